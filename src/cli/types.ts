@@ -1,0 +1,55 @@
+/**
+ * What a subcommand declares and what it gets when it runs. Help, completion and parsing are derived
+ * from the declaration; the code of a command is loaded only when it runs. Knows no command by name.
+ */
+import type { ConfigReader } from "../config/reader.ts";
+import type { OptionSpec } from "../config/types.ts";
+import type { Output } from "./output.ts";
+
+export interface PositionalSpec {
+  /** upper-case word as in the usage line: `OBJECT` */
+  name: string;
+  help: string;
+  /** how many: exactly one, at most one, at least one, any number */
+  arity: "one" | "optional" | "some" | "any";
+}
+
+/** A flag that belongs to one command only (not to the configuration): same types as options. */
+export type FlagSpec = OptionSpec & { /** single letter alias */ short?: string };
+
+export interface CommandSpec {
+  name: string;
+  /** one line for the list of commands */
+  summary: string;
+  /** paragraphs for `--help` */
+  description?: string;
+  positionals?: readonly PositionalSpec[];
+  flags?: readonly FlagSpec[];
+  /** names of configuration options (core or plugin) that this command also takes as flags */
+  options?: readonly string[];
+  /** takes `-- CMD ARG…`, passed on byte for byte */
+  childCommand?: "required" | "none";
+  /** `[command line, what it does]`, shown by `--help` */
+  examples?: readonly (readonly [string, string])[];
+  /** hidden commands are internal: not listed, not completed */
+  hidden?: boolean;
+  subcommands?: readonly CommandSpec[];
+  /** absent when there are only subcommands */
+  load?(): Promise<CommandModule>;
+}
+
+export interface CommandModule {
+  /** The exit code; throws LockdError for its own failures. */
+  run(context: CommandContext): Promise<number>;
+}
+
+export interface CommandContext {
+  /** positionals in order, surplus and missing ones already refused */
+  readonly positionals: readonly string[];
+  /** values of flags and options, typed access by name; unknown names are a defect */
+  readonly values: ConfigReader;
+  /** what stands after `--` */
+  readonly child: readonly string[];
+  readonly out: Output;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+}
