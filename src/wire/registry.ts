@@ -4,6 +4,7 @@
  */
 import { asLockdError, LockdError } from "../errors.ts";
 import type { Logger } from "../observe/types.ts";
+import { errorBody } from "./error-body.ts";
 import type { BodyParser, Connection, Frame, MessageHandler, MessageRegistry } from "./types.ts";
 
 interface Registered {
@@ -68,7 +69,7 @@ export class Messages {
     }
     // what a defect says of itself is for the log, not for strangers
     const error = expected ? asLockdError(thrown) : new LockdError("failed", `handle ${frame.type}: internal error`);
-    if (frame.id !== 0) return connection.send("ERROR", frame.id, error.toJSON());
+    if (frame.id !== 0) return connection.send("ERROR", frame.id, errorBody(error));
     if (expected) this.#logger.debug("message-refused", { type: frame.type, connection: connection.id, error: error.message });
     return undefined;
   }
