@@ -1,0 +1,236 @@
+/**
+ * The writing side of the store, synchronous: groups of batches become journal rows, journal rows
+ * become table rows, the log is checkpointed. Runs in the worker; knows no messages and no timers.
+ */
+import type { Database } from "bun:sqlite";
+import { closeSync, fdatasyncSync, fstatSync, openSync, statfsSync, statSync, writeSync } from "node:fs";
+import { assert, LockdError } from "../errors.ts";
+import { journalChecksum } from "./checksum.ts";
+import { Folder } from "./folder.ts";
+import { Pending } from "./pending.ts";
+import { connect } from "./schema.ts";
+import { isFull, openErrorOf, writeErrorOf } from "./sqlite-errors.ts";
+import { corrupt, readFolded, readJournal } from "./tables.ts";
+
+/**
+ * Size that the write-ahead log is given at start and kept at. Overwriting it in place costs one
+ * journal-free sync a commit; growing it cost 1.7 times as much (p50, `bun bench/store-commit.ts`).
+ */
+const WAL_BYTES = 4 * 1024 * 1024;
+
+/** Frames in the log at which it is checkpointed, so that it begins anew before it must grow. */
+const CHECKPOINT_FRAMES = 800;
+
+/** Free space below which the log is not given its size in advance. */
+const FREE_BYTES_MIN = 16 * WAL_BYTES;
+
+/** One step of giving the log its size: what a commit may wait for. */
+const EXTEND_BYTES = 512 * 1024;
+
+/** Journal bytes from which on folding goes on between commits, and below which it stops. */
+const FOLD_START_BYTES = 2 * 1024 * 1024;
+const FOLD_STOP_BYTES = 1024 * 1024;
+
+/** Journal bytes that are worth folding when nobody waits: a smaller journal makes a start faster. */
+const FOLD_IDLE_BYTES = 256 * 1024;
+
+/** After a full disk, folding and checkpoints pause this long. */
+const FULL_PAUSE_MS = 1_000;
+
+export class Writer {
+  readonly #path: string;
+  readonly #database: Database;
+  readonly #pending = new Pending();
+  readonly #folder: Folder;
+  readonly #insert;
+  readonly #checkpoint;
+  readonly #walState;
+  #seq: number;
+  /** sizes of the journal's rows, oldest first; their numbers end at #seq */
+  #journalBytes = 0;
+  readonly #rowBytes = new Map<number, number>();
+  #seqFolded: number;
+  #folding = false;
+  #frames = 0;
+  #framesAtCheckpoint = 0;
+  #walExtended = false;
+  #pausedUntilMs = 0;
+
+  /** Opens the database and reads the journal. Throws LockdError `corrupt` or `config`. */
+  constructor(path: string) {
+    this.#path = path;
+    let database: Database | null = null;
+    try {
+      database = connect(path);
+      database.run(`PRAGMA journal_size_limit = ${WAL_BYTES}`);
+      this.#seqFolded = readFolded(database, path);
+      this.#seq = this.#seqFolded;
+      for (const row of readJournal(database, path)) this.#absorb(row.seq, row.data);
+      this.#insert = database.query<never, [number, Uint8Array, number]>(
+        "INSERT INTO journal (seq, data, checksum) VALUES (?1, ?2, ?3)",
+      );
+      this.#checkpoint = database.query<{ busy: number; log: number; checkpointed: number }, []>(
+        "PRAGMA wal_checkpoint(PASSIVE)",
+      );
+      this.#walState = database.query<{ busy: number; log: number; checkpointed: number }, []>(
+        "PRAGMA wal_checkpoint(NOOP)",
+      );
+      this.#folder = new Folder(database, path, this.#pending);
+      this.#database = database;
+    } catch (error) {
+      database?.close();
+      throw openErrorOf(path, error);
+    }
+  }
+
+  get walBytes(): number {
+    return statSync(`${this.#path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+  }
+
+  /**
+   * Makes a packed group durable: one row, one transaction, one sync. Throws LockdError `overflow`
+   * when the disk is full; the group is then surely not durable and the writer stays usable. Any
+   * other error is final: the caller must not use the writer again.
+   */
+  commit(group: Uint8Array): void {
+    const seq = this.#seq + 1;
+    try {
+      this.#insert.run(seq, group, journalChecksum(seq, group));
+    } catch (error) {
+      this.#rollBack();
+      throw writeErrorOf(`write to store ${this.#path}`, error);
+    }
+    this.#seq = seq;
+  }
+
+  /** Takes note of the group that `commit` just made durable; apart, so that its answer need not wait. */
+  committed(group: Uint8Array): void {
+    this.#absorb(this.#seq, group);
+    this.#countFrames();
+  }
+
+  /**
+   * One bounded piece of the work that keeps journal and log small: a few milliseconds at most. Answers
+   * whether more of it is due. `idle`: nobody waits, so do also what is merely useful.
+   * Throws LockdError `failed` for an error that ends the store; a full disk only pauses the work.
+   */
+  maintain(idle: boolean): boolean {
+    if (performance.now() < this.#pausedUntilMs) return false;
+    try {
+      return this.#maintain(idle);
+    } catch (error) {
+      this.#rollBack();
+      if (!isFull(error)) throw writeErrorOf(`maintain store ${this.#path}`, error);
+      this.#pausedUntilMs = performance.now() + FULL_PAUSE_MS;
+      return false;
+    }
+  }
+
+  /** Writes the log back into the database and closes; what is still in the journal stays there. */
+  close(): void {
+    try {
+      this.#database.run("PRAGMA wal_checkpoint(TRUNCATE)");
+    } catch (error) {
+      // All of it is durable in the log; the next start reads it there.
+      if (!isFull(error)) throw writeErrorOf(`close store ${this.#path}`, error);
+    } finally {
+      this.#database.close();
+    }
+  }
+
+  #absorb(seq: number, group: Uint8Array): void {
+    try {
+      this.#pending.absorb(seq, group);
+    } catch (error) {
+      throw corrupt(this.#path, `journal row ${seq} cannot be read`, error);
+    }
+    this.#seq = seq;
+    this.#rowBytes.set(seq, group.length);
+    this.#journalBytes += group.length;
+  }
+
+  #maintain(idle: boolean): boolean {
+    if (!this.#walExtended) {
+      this.#extendWal();
+      return true;
+    }
+    if (this.#frames - this.#framesAtCheckpoint >= CHECKPOINT_FRAMES) {
+      this.#checkpointLog();
+      return this.#foldDue(idle);
+    }
+    if (!this.#foldDue(idle)) return false;
+    this.#foldSlice();
+    return this.#foldDue(idle) || this.#frames - this.#framesAtCheckpoint >= CHECKPOINT_FRAMES;
+  }
+
+  #foldDue(idle: boolean): boolean {
+    if (this.#journalBytes >= FOLD_START_BYTES) this.#folding = true;
+    else if (this.#journalBytes <= (idle ? 0 : FOLD_STOP_BYTES)) this.#folding = false;
+    else if (idle && this.#journalBytes >= FOLD_IDLE_BYTES) this.#folding = true;
+    return this.#folding;
+  }
+
+  #foldSlice(): void {
+    this.#folder.fold(this.#seq);
+    const seqFolded = (this.#pending.seqOldest ?? this.#seq + 1) - 1;
+    for (let seq = this.#seqFolded + 1; seq <= seqFolded; seq++) {
+      this.#journalBytes -= this.#rowBytes.get(seq) ?? 0;
+      this.#rowBytes.delete(seq);
+    }
+    assert(seqFolded >= this.#seqFolded, "folding goes forward");
+    this.#seqFolded = seqFolded;
+    this.#countFrames();
+  }
+
+  #countFrames(): void {
+    this.#frames = this.#walState.get()?.log ?? 0;
+    // Fewer than at the last checkpoint: the log began anew.
+    if (this.#frames < this.#framesAtCheckpoint) this.#framesAtCheckpoint = 0;
+  }
+
+  #checkpointLog(): void {
+    const state = this.#checkpoint.get();
+    assert(state !== null, "a checkpoint answers a row");
+    // A reader (a backup) may keep the log from beginning anew: then it is tried again that many frames later.
+    this.#framesAtCheckpoint = state.log;
+    this.#frames = state.log;
+  }
+
+  /**
+   * Gives the log its size in advance, with zeros behind its end, where SQLite does not look. Left out
+   * when the disk is short of room: the log then grows as it must.
+   */
+  #extendWal(): void {
+    const { bavail, bsize } = statfsSync(this.#path);
+    if (bavail * bsize < FREE_BYTES_MIN) {
+      this.#walExtended = true;
+      return;
+    }
+    const descriptor = openSync(`${this.#path}-wal`, "r+");
+    try {
+      const sizeBytes = fstatSync(descriptor).size;
+      const moreBytes = Math.min(EXTEND_BYTES, WAL_BYTES - sizeBytes);
+      if (moreBytes > 0) {
+        writeSync(descriptor, new Uint8Array(moreBytes), 0, moreBytes, sizeBytes);
+        fdatasyncSync(descriptor);
+      }
+      this.#walExtended = sizeBytes + moreBytes >= WAL_BYTES;
+    } finally {
+      closeSync(descriptor);
+    }
+  }
+
+  #rollBack(): void {
+    if (this.#database.inTransaction) this.#database.run("ROLLBACK");
+  }
+}
+
+/** Opens the writer; apart from the class so that the worker can tell its failures from others. */
+export function openWriter(path: string): Writer {
+  try {
+    return new Writer(path);
+  } catch (error) {
+    if (error instanceof LockdError) throw error;
+    throw openErrorOf(path, error);
+  }
+}
