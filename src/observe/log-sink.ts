@@ -3,7 +3,7 @@
  * that a full disk, a closed pipe or a stopped terminal costs lines and never the server. Knows nothing
  * of what a line says.
  */
-import { close, closeSync, constants, fstatSync, openSync, write } from "node:fs";
+import { close, closeSync, constants, fstatSync, openSync, write, writeSync } from "node:fs";
 import { LockdError } from "../errors.ts";
 
 /** Lines that wait for a slow destination; what does not fit is dropped and counted. */
@@ -11,12 +11,16 @@ const QUEUE_BYTES_MAX = 4 * 1024 * 1024;
 /** A destination that takes nothing now (EAGAIN) is tried again after this. */
 const RETRY_MS = 20;
 const STDERR_FD = 2;
+/** What flushNow leaves to a write under way, whose thread does not need the event loop. */
+const UNDER_WAY_MS = 20;
 
 export interface LogSink {
   /** Queues whole lines, each with its newline. Never throws, never blocks. */
   write(lines: string): void;
   /** Resolves when what was queued is written or given up, at the latest after `limitMs`. */
   flush(limitMs: number): Promise<void>;
+  /** Writes what is queued before it returns, for a process that ends at once. It may block. */
+  flushNow(): void;
   /**
    * Opens the file anew, after its rotation. Resolves to whether there was a file to reopen; throws
    * LockdError `config` when it cannot be opened, and goes on with the old one.
@@ -98,6 +102,18 @@ class FdSink implements LogSink {
       new Promise<void>((resolve) => (timer = setTimeout(resolve, limitMs))),
     ]);
     clearTimeout(timer);
+  }
+
+  flushNow(): void {
+    if (this.#writing) Bun.sleepSync(UNDER_WAY_MS);
+    const parts = this.#queue;
+    this.#queue = [];
+    this.#queuedBytes = 0;
+    try {
+      if (parts.length > 0) writeSync(this.#fd, Buffer.concat(parts));
+    } catch {
+      // nobody is left to be told
+    }
   }
 
   async reopen(): Promise<boolean> {

@@ -37,13 +37,15 @@ export interface Logging {
   level: LogLevel;
   /** Resolves when all lines are written, at the latest after `limitMs`. */
   flush(limitMs: number): Promise<void>;
+  /** See LogSink.flushNow. */
+  flushNow(): void;
   /** See LogSink.reopen. */
   reopen(): Promise<boolean>;
 }
 
 /** Colour only on a terminal, and not when NO_COLOR is set to anything but nothing (no-color.org). */
-export function colourWanted(stream: { isTTY?: boolean }, environment: Readonly<Record<string, string | undefined>>): boolean {
-  return stream.isTTY === true && (environment["NO_COLOR"] ?? "") === "" && environment["TERM"] !== "dumb";
+export function colourWanted(terminal: boolean, environment: Readonly<Record<string, string | undefined>>): boolean {
+  return terminal && (environment["NO_COLOR"] ?? "") === "" && environment["TERM"] !== "dumb";
 }
 
 /** Throws LockdError `config` when the log file cannot be opened. */
@@ -65,6 +67,7 @@ export function openLogging(options: LoggingOptions): Logging {
       root.level = level;
     },
     flush: (limitMs) => sink.flush(limitMs),
+    flushNow: () => sink.flushNow(),
     reopen: () => sink.reopen(),
   };
 }

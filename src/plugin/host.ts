@@ -24,7 +24,8 @@ export interface PluginHostOptions {
   logger: Logger;
   clock: Clock;
   timers: Timers;
-  store: Store;
+  /** the server's store, open by the time plugins are set up */
+  store: () => Store;
   /** the registry of the listener, as the plugin of this name sees it */
   messages: (plugin: string) => MessageRegistry;
   metrics: Metrics;
@@ -125,6 +126,7 @@ export class PluginHost {
 
   #hostFor(plugin: Plugin): Host {
     const { options, name } = { options: this.#options, name: plugin.name };
+    const store = options.store();
     let namespace: Namespace | undefined;
     return {
       mode: options.mode,
@@ -137,10 +139,10 @@ export class PluginHost {
       timers: options.timers,
       random: (count) => crypto.getRandomValues(new Uint8Array(count)),
       get namespace() {
-        namespace ??= options.store.namespace(name);
+        namespace ??= store.namespace(name);
         return namespace;
       },
-      store: options.store,
+      store,
       messages: options.messages(name),
       metrics: options.metrics,
       health: options.health.scope(name),

@@ -1,0 +1,87 @@
+/**
+ * What a server process reads from its configuration, typed and checked before anything is opened.
+ * Knows the names of core options; opens no socket and no file.
+ */
+import { lookup } from "node:dns/promises";
+import { type Address, parseAddress } from "../config/address.ts";
+import { ConfigReader } from "../config/reader.ts";
+import type { Config } from "../config/types.ts";
+import { assert, LockdError } from "../errors.ts";
+import { isLoopbackHost } from "../observe/http-guard.ts";
+import { LOG_LEVELS, type LogFormat } from "../observe/logging.ts";
+import type { LogLevel } from "../observe/types.ts";
+
+export interface ServerSettings {
+  name: string;
+  /** `host:port` as configured */
+  listen: string;
+  /** null: no HTTP server */
+  http: Address | null;
+  dataDirectory: string;
+  insecure: boolean;
+  traceMessages: boolean;
+  /** null: nobody waits on a descriptor */
+  readyFd: number | null;
+  log: { level: LogLevel; format: LogFormat; /** null: standard error */ file: string | null };
+}
+
+export function readSettings(config: Config): ServerSettings {
+  const values = new ConfigReader(config.core);
+  const http = values.stringOrNull("http");
+  const format = values.string("log-format");
+  assert(format === "text" || format === "json", "log-format is one of its choices");
+  return {
+    name: values.string("name"),
+    listen: values.string("listen"),
+    http: http === null ? null : addressOf(http),
+    dataDirectory: values.string("data"),
+    insecure: values.boolean("insecure"),
+    traceMessages: values.boolean("trace-messages"),
+    readyFd: values.numberOrNull("ready-fd"),
+    log: { level: logLevelOf(config), format, file: values.stringOrNull("log-file") },
+  };
+}
+
+export function logLevelOf(config: Config): LogLevel {
+  const text = new ConfigReader(config.core).string("log-level");
+  const level = LOG_LEVELS.find((name) => name === text);
+  assert(level !== undefined, "log-level is one of its choices");
+  return level;
+}
+
+export function addressOf(text: string): Address {
+  const address = parseAddress(text);
+  assert(address !== null, `${text} was accepted as an address`);
+  return address;
+}
+
+/**
+ * Which of the addresses other machines can reach. Throws LockdError `config` when there is one and it
+ * was not asked for by --insecure: nothing authenticates clients yet.
+ */
+export async function checkExposure(settings: Pick<ServerSettings, "listen" | "http" | "insecure">): Promise<string[]> {
+  const candidates = [{ option: "listen", address: addressOf(settings.listen) }];
+  if (settings.http !== null) candidates.push({ option: "http", address: settings.http });
+  const exposed: string[] = [];
+  for (const { option, address } of candidates) {
+    if (await staysOnThisMachine(address.host)) continue;
+    if (!settings.insecure) {
+      throw new LockdError("config", `check --${option}: ${address.host} can be reached from other machines, and nothing asks them who they are`, {
+        hint: "listen on 127.0.0.1 and reach it through a tunnel, or accept the risk on a trusted network with --insecure",
+      });
+    }
+    exposed.push(option);
+  }
+  return exposed;
+}
+
+/** A name counts as loopback only if all that it stands for now is; what does not resolve fails at binding. */
+async function staysOnThisMachine(host: string): Promise<boolean> {
+  if (isLoopbackHost(host)) return true;
+  try {
+    const found = await lookup(host, { all: true });
+    return found.every(({ address }) => isLoopbackHost(address));
+  } catch {
+    return false;
+  }
+}
