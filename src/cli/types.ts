@@ -3,7 +3,7 @@
  * from the declaration; the code of a command is loaded only when it runs. Knows no command by name.
  */
 import type { ConfigReader } from "../config/reader.ts";
-import type { OptionSpec } from "../config/types.ts";
+import type { Config, OptionSpec } from "../config/types.ts";
 import type { Output } from "./output.ts";
 
 export interface PositionalSpec {
@@ -21,13 +21,15 @@ export interface CommandSpec {
   name: string;
   /** one line for the list of commands */
   summary: string;
+  /** heading under which `lockd --help` lists it; default: `Other commands` */
+  group?: string;
   /** paragraphs for `--help` */
   description?: string;
   positionals?: readonly PositionalSpec[];
   flags?: readonly FlagSpec[];
   /** names of configuration options (core or plugin) that this command also takes as flags */
   options?: readonly string[];
-  /** takes `-- CMD ARG…`, passed on byte for byte */
+  /** takes `-- CMD ARG…`, passed on byte for byte; without it, words after `--` are positionals */
   childCommand?: "required" | "none";
   /** `[command line, what it does]`, shown by `--help` */
   examples?: readonly (readonly [string, string])[];
@@ -52,4 +54,11 @@ export interface CommandContext {
   readonly child: readonly string[];
   readonly out: Output;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /**
+   * The whole configuration, with the sections of all plugins, from the same flags, environment and
+   * file; read anew by each call, so that a server can reload. Throws LockdError `config`.
+   */
+  loadConfig(): Promise<Config>;
+  /** The life of a server process with all plugins; resolves with the exit code when it has ended. */
+  runServer(mode: string): Promise<number>;
 }

@@ -14,13 +14,13 @@ export type OptionType =
   /** text such as `250ms`, `10s`, `5m`, `2h`, `1d`, a bare number of seconds; the value is milliseconds */
   | { type: "duration"; minMs: number; maxMs: number; /** also accepts this word, value null */ word?: string }
   /** `host:port` or `[v6]:port`; the value is that text, normalised */
-  | { type: "address"; word?: string }
+  | { type: "address"; /** also accepts this word, value null */ word?: string }
   /** comma-separated or repeated; the value is a list of texts */
   | { type: "list"; of: "string" | "address" | "path" }
   /** bytes with an optional suffix KiB, MiB, GiB; the value is a number */
   | { type: "size"; min: number; max: number }
   /** made absolute against the working directory (flag, environment) or the file's folder (TOML) */
-  | { type: "path" };
+  | { type: "path"; /** also accepts this word, value null */ word?: string };
 
 export type OptionSpec = OptionType & {
   /** name in kebab-case: `--listen`, `LOCKD_LISTEN`, `listen = …`. Unique over the core and its plugins
@@ -30,8 +30,12 @@ export type OptionSpec = OptionType & {
   default?: OptionValue | (() => OptionValue);
   /** text of the default in help when it is computed or null */
   defaultText?: string;
-  /** may only come from a file or the environment, never from a flag (secrets) */
+  /** a secret: may only come from a file or the environment, never from a flag, and is never shown */
   noFlag?: boolean;
+  /** no variable of the environment */
+  noEnvironment?: boolean;
+  /** no key of the configuration file */
+  noFile?: boolean;
   /** word for the value in help, such as `ADDR` */
   valueName?: string;
 };
@@ -46,6 +50,12 @@ export type OptionOrigin =
 export interface ConfigValue {
   value: OptionValue;
   origin: OptionOrigin;
+}
+
+/** The options of one plugin: the section `[name]` of the file. */
+export interface SectionSpec {
+  name: string;
+  options: readonly OptionSpec[];
 }
 
 /** A complete, validated configuration. `core` and each plugin section map option names to values. */

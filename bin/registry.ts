@@ -1,0 +1,10 @@
+/**
+ * The literal list of what is in this executable: plugins and their commands. The bundler sees only
+ * imports by literal paths, so a new plugin is a new entry here and nowhere else.
+ */
+import type { BundledPlugin } from "../src/cli/plugin-catalog.ts";
+
+export const bundledPlugins: readonly BundledPlugin[] = [];
+
+/** Entries of their own in the build; all files that end in `.worker.ts`. */
+export const workers: readonly string[] = [];

@@ -1,0 +1,25 @@
+/** `lockd plugins`: what is part of this program. */
+import { table } from "../format.ts";
+import type { ProgramParts } from "../program-parts.ts";
+import type { CommandModule } from "../types.ts";
+
+export function listPlugins({ catalog }: ProgramParts): CommandModule {
+  return {
+    async run({ out }) {
+      const rows = (await catalog.all()).map(({ plugin, origin }) => ({
+        name: plugin.name,
+        version: plugin.version,
+        origin,
+        commands: (plugin.commands ?? []).filter((command) => command.hidden !== true).map((command) => command.name),
+        dependencies: [...(plugin.requires.plugins ?? [])],
+      }));
+      if (out.json) {
+        for (const row of rows) await out.result(row, "");
+      } else {
+        const cells = rows.map((row) => [row.name, row.version, row.origin, row.dependencies.join(",") || "-", row.commands.join(" ") || "-"]);
+        await out.write(rows.length === 0 ? "no plugins\n" : table([["NAME", "VERSION", "ORIGIN", "NEEDS", "COMMANDS"], ...cells]));
+      }
+      return 0;
+    },
+  };
+}

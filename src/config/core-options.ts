@@ -1,0 +1,117 @@
+/** The options of the core. A plugin's options stand in its own section; see src/plugin/types.ts. */
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { isTerminal } from "../terminal.ts";
+import type { OptionSpec } from "./types.ts";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Read when it exists, unless --config names another. */
+export const DEFAULT_CONFIG_FILE = "/etc/lockd/lockd.toml";
+
+/** The options of every lockd process; defaults that depend on it are computed when they are needed. */
+export function coreOptions(environment: Environment): readonly OptionSpec[] {
+  return [
+    {
+      name: "config",
+      type: "path",
+      help: "configuration file",
+      valueName: "FILE",
+      default: null,
+      defaultText: `${DEFAULT_CONFIG_FILE} if it exists`,
+      noFile: true,
+    },
+    { name: "name", type: "string", help: "name of this node", default: hostname, defaultText: "host name", ...NODE_NAME },
+    {
+      name: "listen",
+      type: "address",
+      help: "address that clients and peers connect to; port 0 takes any free one",
+      default: "127.0.0.1:4050",
+    },
+    {
+      name: "http",
+      type: "address",
+      word: "off",
+      help: "address of /healthz, /readyz and /metrics",
+      default: "127.0.0.1:4080",
+    },
+    {
+      name: "data",
+      type: "path",
+      help: "directory of everything that must survive a restart",
+      valueName: "DIR",
+      default: () => defaultDataDirectory(environment),
+      defaultText: "/var/lib/lockd as root, else $XDG_STATE_HOME/lockd or ~/.local/state/lockd",
+    },
+    {
+      name: "insecure",
+      type: "boolean",
+      help: "allow an address that other machines can reach without any authentication",
+      default: false,
+    },
+    {
+      name: "connect",
+      type: "list",
+      of: "address",
+      help: "servers that a client command talks to, tried in turn",
+      default: ["127.0.0.1:4050"],
+    },
+    {
+      name: "log-level",
+      type: "choice",
+      choices: ["trace", "debug", "info", "warn", "error", "silent"],
+      help: "least important lines that are logged; with debug, unexpected errors show where they came from",
+      valueName: "LEVEL",
+      default: "info",
+    },
+    {
+      name: "log-format",
+      type: "choice",
+      choices: ["text", "json"],
+      help: "form of log lines",
+      default: () => (isTerminal(2) ? "text" : "json"),
+      defaultText: "text on a terminal, else json",
+    },
+    {
+      name: "log-file",
+      type: "path",
+      word: "-",
+      help: "file that log lines are added to, opened again on SIGHUP; - is standard error",
+      valueName: "FILE",
+      default: null,
+    },
+    { name: "trace-messages", type: "boolean", help: "log every frame that is sent or received", default: false },
+    {
+      name: "ready-fd",
+      type: "integer",
+      min: 1,
+      max: 1_048_575,
+      help: "descriptor that gets a newline when the server is ready",
+      default: null,
+      defaultText: "none",
+      noEnvironment: true,
+      noFile: true,
+    },
+    {
+      name: "json",
+      type: "boolean",
+      help: "answer in JSON: one object, or one a line for lists and streams",
+      default: false,
+      noEnvironment: true,
+      noFile: true,
+    },
+  ];
+}
+
+const NODE_NAME = {
+  pattern: /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
+  accepted: "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit",
+};
+
+function defaultDataDirectory(environment: Environment): string {
+  if (process.getuid?.() === 0) return "/var/lib/lockd";
+  const state = environment["XDG_STATE_HOME"];
+  // the XDG specification tells to ignore relative paths
+  if (state?.startsWith("/") === true) return join(state, "lockd");
+  return join(environment["HOME"] ?? "/", ".local", "state", "lockd");
+}
