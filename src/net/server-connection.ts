@@ -12,6 +12,7 @@ import type { Messages } from "../wire/registry.ts";
 import type { TraceHook } from "../wire/trace.ts";
 import type { Body, Connection, Frame, PeerIdentity } from "../wire/types.ts";
 import type { ServerLimits } from "./limits.ts";
+import { Liveness } from "./liveness.ts";
 import { Outbox } from "./outbox.ts";
 import type { ByteSocket, SocketHandler } from "./socket.ts";
 
@@ -44,6 +45,7 @@ export class ServerConnection implements Connection, SocketHandler {
   readonly #socket: ByteSocket;
   readonly #decoder: FrameDecoder;
   readonly #outbox: Outbox;
+  readonly #liveness: Liveness;
   #state: State = "greeting";
   #identity: PeerIdentity | null = null;
   readonly #closeListeners: (() => void)[] = [];
@@ -51,6 +53,7 @@ export class ServerConnection implements Connection, SocketHandler {
   /** requests whose handlers have not settled */
   #running = 0;
   #flushPending = false;
+  #receiving = false;
   #paused = false;
   #peerEnded = false;
   #outputEnded = false;
@@ -58,14 +61,8 @@ export class ServerConnection implements Connection, SocketHandler {
   /** set while the server stops: the reason that new requests are answered with */
   #refusal: LockdError | null = null;
   readonly #openedMs: number;
-  #heardMs: number;
   #pings = 0;
-  /** when the last PING was sent in this silence, null when none was */
-  #pingedMs: number | null = null;
   #closingMs = 0;
-  /** output progress as of the last check, and since when it stands still */
-  #bytesTaken = 0;
-  #stalledMs: number | null = null;
 
   constructor(options: { id: number; address: string; socket: ByteSocket; context: ConnectionContext }) {
     this.id = options.id;
@@ -76,7 +73,7 @@ export class ServerConnection implements Connection, SocketHandler {
     this.#decoder = new FrameDecoder({ frameBytesMax: Math.min(HELLO_BYTES_MAX, limits.frameBytesMax), limits: limits.cbor });
     this.#outbox = new Outbox(options.socket, limits);
     this.#openedMs = options.context.monotonicMs();
-    this.#heardMs = this.#openedMs;
+    this.#liveness = new Liveness(limits, this.#openedMs);
   }
 
   // ---- as handlers see it
@@ -117,7 +114,7 @@ export class ServerConnection implements Connection, SocketHandler {
   }
 
   onClose(listener: () => void): void {
-    if (this.#state === "closed") listener();
+    if (this.#state === "closed") this.#callLater(listener);
     else this.#closeListeners.push(listener);
   }
 
@@ -159,9 +156,7 @@ export class ServerConnection implements Connection, SocketHandler {
         }
         return;
       case "open":
-        if (this.#isStalled(nowMs)) this.#abort("slow");
-        else if (!this.#paused) this.#checkSilence(nowMs);
-        return;
+        return this.#checkLiveness(nowMs);
       case "closing":
         if (nowMs - this.#closingMs >= limits.lingerMs) this.#abort("lingered");
         return;
@@ -170,18 +165,27 @@ export class ServerConnection implements Connection, SocketHandler {
     }
   }
 
+  #checkLiveness(nowMs: number): void {
+    const { bytes: waiting, bytesTaken } = this.#outbox;
+    const verdict = this.#liveness.check(nowMs, { waiting, bytesTaken }, !this.#paused);
+    if (verdict === "ping") this.#ping();
+    else if (verdict === "silent") this.#abort("silent");
+    else if (verdict === "stalled") this.#abort("slow");
+  }
+
   // ---- as the socket sees it
 
   received(chunk: Uint8Array): void {
     if (this.closed) return;
-    this.#heardMs = this.#context.monotonicMs();
-    this.#pingedMs = null;
+    this.#liveness.heard(this.#context.monotonicMs());
+    this.#receiving = true;
     try {
       this.#decoder.push(chunk, (frame) => this.#frame(frame));
     } catch (error) {
       if (!(error instanceof LockdError)) this.#context.logger.error("connection-failed", { connection: this.id, stack: stackOf(error) });
       this.#refuse(asLockdError(error));
     }
+    this.#receiving = false;
     this.flush();
   }
 
@@ -204,13 +208,18 @@ export class ServerConnection implements Connection, SocketHandler {
     if (this.#state === "closed") return;
     this.#state = "closed";
     this.#outbox.discard();
-    for (const listener of this.#closeListeners.splice(0)) {
+    for (const listener of this.#closeListeners.splice(0)) this.#callLater(listener);
+  }
+
+  /** Not at once: an abort may happen within `send`, whose caller is in the middle of something. */
+  #callLater(listener: () => void): void {
+    queueMicrotask(() => {
       try {
         listener();
       } catch (error) {
         this.#context.logger.error("close-listener-failed", { connection: this.id, stack: stackOf(error) });
       }
-    }
+    });
   }
 
   // ---- frames
@@ -269,7 +278,8 @@ export class ServerConnection implements Connection, SocketHandler {
   // ---- reading and writing
 
   #flushSoon(): void {
-    if (this.#flushPending || this.#state === "closed") return;
+    // what a chunk brings about is flushed when the whole chunk has been handled
+    if (this.#flushPending || this.#receiving || this.#state === "closed") return;
     this.#flushPending = true;
     this.#context.flushSoon(this);
   }
@@ -283,32 +293,8 @@ export class ServerConnection implements Connection, SocketHandler {
     if (behind === this.#paused || this.#state === "closed") return;
     this.#paused = behind;
     if (behind) return this.#socket.pause();
-    // while nothing was read, nothing could be heard
-    this.#heardMs = this.#context.monotonicMs();
+    this.#liveness.heard(this.#context.monotonicMs());
     return this.#socket.resume();
-  }
-
-  #isStalled(nowMs: number): boolean {
-    const taken = this.#outbox.bytesTaken;
-    if (this.#outbox.bytes === 0 || taken !== this.#bytesTaken) {
-      this.#bytesTaken = taken;
-      this.#stalledMs = null;
-      return false;
-    }
-    this.#stalledMs ??= nowMs;
-    return nowMs - this.#stalledMs >= this.#context.limits.silenceMaxMs;
-  }
-
-  #checkSilence(nowMs: number): void {
-    const { limits } = this.#context;
-    const silentMs = nowMs - this.#heardMs;
-    if (silentMs < limits.pingAfterMs) return;
-    if (this.#pingedMs === null) {
-      this.#pingedMs = nowMs;
-      this.#ping();
-    } else if (silentMs >= limits.silenceMaxMs && nowMs - this.#pingedMs >= limits.silenceMaxMs - limits.pingAfterMs) {
-      this.#abort("silent");
-    }
   }
 
   /** Ids of our requests are numbered apart from those of the client's. */
