@@ -26,6 +26,16 @@ export interface Report {
   machine: Machine;
 }
 
+/** A row out of what every contestant measured, round by round. */
+export function reportRow<T>(
+  label: { case: string; measure: string },
+  results: ReadonlyMap<string, readonly T[]>,
+  read: (result: T) => number,
+): ReportRow {
+  const samples = [...results].map(([name, rounds]): [string, number[]] => [name, rounds.map(read)]);
+  return { ...label, samples: Object.fromEntries(samples) };
+}
+
 /** Medians of a row and lockd's divided by the peer's; null where one of them is missing. */
 export function summarise(report: Report, row: ReportRow): { medians: Record<string, number | null>; ratio: number | null } {
   const medians: Record<string, number | null> = {};

@@ -12,11 +12,18 @@ export interface LockdServer {
   readonly process: StartedProcess;
 }
 
-/** `flags` come after those that every benchmark needs. */
-export async function startLockd(stage: Stage, flags: readonly string[] = []): Promise<LockdServer> {
+export interface LockdOptions {
+  /** data directory; default: a new one */
+  data?: string;
+  /** further flags of `lockd serve` */
+  flags?: readonly string[];
+}
+
+/** Starts a server; resolves as soon as it says that it is ready. */
+export async function startLockd(stage: Stage, options: LockdOptions = {}): Promise<LockdServer> {
   const server = stage.start([
-    ...[lockdProgram(), "serve", "--data", stage.folder("lockd"), "--listen", "127.0.0.1:0", "--http", "off"],
-    ...["--log-format", "json", "--log-level", "info", ...flags],
+    ...[lockdProgram(), "serve", "--data", options.data ?? stage.folder("lockd"), "--listen", "127.0.0.1:0", "--http", "off"],
+    ...["--log-format", "json", "--log-level", "info", ...(options.flags ?? [])],
   ]);
   for await (const line of server.stderrLines()) {
     const address = readyAddress(line);
