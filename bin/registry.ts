@@ -7,4 +7,4 @@ import type { BundledPlugin } from "../src/cli/plugin-catalog.ts";
 export const bundledPlugins: readonly BundledPlugin[] = [];
 
 /** Entries of their own in the build; all files that end in `.worker.ts`. */
-export const workers: readonly string[] = [];
+export const workers: readonly string[] = ["src/store/writer.worker.ts"];

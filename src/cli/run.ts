@@ -8,6 +8,7 @@ import { flagValues, type GivenFlag, loadConfig } from "../config/load.ts";
 import type { Config, ConfigValue, OptionSpec } from "../config/types.ts";
 import { assert, LockdError } from "../errors.ts";
 import type { Plugin } from "../plugin/types.ts";
+import type { RunOptions } from "../server/run.ts";
 import { parseArguments, wantsHelp } from "./arguments.ts";
 import { commandFlags, type FoundCommand, findCommand } from "./command-tree.ts";
 import { coreCommands } from "./core-commands.ts";
@@ -20,16 +21,6 @@ import { refuseBadArguments } from "./utf8-arguments.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What a server process starts with. */
-export interface ServerStart {
-  mode: string;
-  plugins: readonly Plugin[];
-  config: Config;
-  software: string;
-  /** the same configuration, read anew */
-  reload(): Promise<Config>;
-}
-
 export interface ProgramOptions {
   /** without the names of executable and script */
   args: readonly string[];
@@ -37,7 +28,8 @@ export interface ProgramOptions {
   /** version of lockd */
   software: string;
   plugins: readonly BundledPlugin[];
-  startServer(start: ServerStart): Promise<number>;
+  /** the life of a server process; handed in, because its code is not loaded for other commands */
+  startServer(options: RunOptions): Promise<number>;
   /** default: the process's own streams */
   sinks?: Sinks;
   /** default: the path of the contract; null: none */
@@ -185,7 +177,8 @@ class Program {
       plugins: loaded.map(({ plugin }) => plugin),
       config,
       software: this.#options.software,
-      reload: () => this.#serverConfig(flags, directory),
+      environment: this.#options.environment,
+      loadConfig: () => this.#serverConfig(flags, directory),
     });
   }
 
