@@ -99,7 +99,7 @@ describe("a rule finds what it forbids and leaves alone what it allows", () => {
     for (const bad of [path("work", "main", "x"), `cd ${path("home", "ann")}`, path("root", "x"), ["https:/", "registry.example", "x"].join("/"), `"res${""}olved": "x"`]) {
       expect(machineTraces("a.md", `first\n${bad}\n`)).toEqual([expect.stringContaining("a.md:2: ")]);
     }
-    for (const good of [`/$bunfs${path("root", "x")}`, "/var/lib/lockd", "a/work/b", "https://example.org/home/x", "/work"]) {
+    for (const good of [`/$bunfs${path("root", "x")}`, "/var/lib/lockd", "a/work/b", "https://example.org/home/x", "/work", path("home", "u", "x"), path("home", "alice")]) {
       expect(machineTraces("a.md", good)).toEqual([]);
     }
   });

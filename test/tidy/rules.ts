@@ -86,7 +86,8 @@ export const codeRules: Readonly<Record<string, Rule>> = {
 /** Traces of the machine that a file was written on; for files of every kind. */
 export function machineTraces(path: string, text: string): Finding[] {
   const patterns: readonly (readonly [RegExp, string])[] = [
-    [/(?<![\w$.])\/(?:work|root|home|Users)\/[\w.-]+/g, "an absolute path of somebody's machine"],
+    // homes of nobody in particular are how examples and tests speak of a home
+    [/(?<![\w$.])\/(?:work|root|(?:home|Users)(?!\/(?:\w|user|alice|bob)\b))\/[\w.-]+/g, "an absolute path of somebody's machine"],
     [/https?:\/\/[^\s/"']*(?:registry|artifactory|verdaccio|nexus)[^\s"']*/g, "the address of a package registry"],
     [/"resolved"\s*:/g, "a package address in the lock file"],
   ];
