@@ -59,7 +59,7 @@ async function acquire(signal: AbortSignal): Promise<Held> {
       renewed = listener;
     },
     graceEndsMs: () => null,
-    environment: (deadlineMs) => ({ LOCKD_OBJECT: "x", LOCKD_TOKEN: "7", LOCKD_HANDLE: "secret", LOCKD_DEADLINE: String(deadlineMs) }),
+    environment: (deadlineMs) => ({ LOCKD_OBJECT: "x", LOCKD_TOKEN: "7", LOCKD_HANDLE: "secret", LOCKD_DEADLINE: String(Math.floor(deadlineMs)) }),
     releaseOrder: null,
     release: async () => {
       clearInterval(renewal);
