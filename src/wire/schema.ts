@@ -17,8 +17,9 @@ export function bodyParser<T>(schema: v.GenericSchema<unknown, T>): BodyParser<T
     if (result.success) return result.output;
     const [issue] = result.issues;
     const path = v.getDotPath(issue) ?? "body";
-    const problem = issue.received === "undefined" ? "is missing" : "is not accepted";
-    throw new LockdError("invalid", `read message: ${path} ${problem}${issue.expected === null ? "" : `, expected ${issue.expected}`}`);
+    const expected = issue.expected === null ? "" : `, expected ${issue.expected}`;
+    const problem = issue.received === "undefined" ? "is missing" : `is not accepted${expected}`;
+    throw new LockdError("invalid", `read message: ${path} ${problem}`);
   };
 }
 

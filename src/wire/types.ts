@@ -40,7 +40,7 @@ export interface Connection {
   send(type: string, id: number, body: Body): void;
   /** Sends an ERROR frame, then closes after what is queued was written. */
   closeWith(code: string, message: string): void;
-  /** Called once when the connection is gone, whatever the cause. */
+  /** Called once when the connection is gone, whatever the cause; never from within `send`. */
   onClose(listener: () => void): void;
 }
 
@@ -49,7 +49,9 @@ export type BodyParser<T> = (body: Body) => T;
 
 /**
  * Handles one message. A thrown or rejected LockdError is answered with an ERROR frame of the same id;
- * anything else is logged with its stack and answered `failed`.
+ * anything else is logged with its stack and answered `failed`. A promise settles when the request has
+ * been taken in, not when a long wait is over: requests whose promises are pending count against the
+ * limit at which a connection is not read from any more.
  */
 export type MessageHandler<T> = (connection: Connection, id: number, body: T) => void | Promise<void>;
 
