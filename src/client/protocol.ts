@@ -106,7 +106,7 @@ export interface LockFailedBody {
 
 export interface BlockerBody {
   object: string;
-  holder: HolderBody;
+  holder: Omit<HolderBody, "session">;
   token?: number;
   /** how long it has been in this state, milliseconds */
   sinceAgo: number;
@@ -151,6 +151,28 @@ export interface RenewedHandleBody {
   unlockDuration: number;
   processed: number;
 }
+
+/**
+ * Types of requests and of the frame that answers each, with the same id. Instead of it may come ERROR
+ * {code, message, hint?, retryable}, for LOCK, RENEW and UNLOCK also LOCKFAILED, and UNKNOWN {type}
+ * from a server that does not know the request. A LOCK may follow SESSION without waiting for its answer.
+ */
+export const ANSWERS = {
+  SESSION: "SESSION",
+  LOCK: "LOCKED",
+  RENEW: "RENEWED",
+  UNLOCK: "UNLOCKED",
+  LISTTICKETS: "TICKETLIST",
+  EVENTS: "EVENTS",
+  WHY: "WHY",
+  STATUS: "STATUS",
+  SESSIONS: "SESSIONS",
+  KICK: "KICKED",
+  RELEASE: "RELEASING",
+  WAITFREE: "FREE",
+  GOODBYE: "GOODBYE",
+  PING: "PONG",
+} as const;
 
 /** UNLOCK by handle, or of a request that may still be waiting. */
 export type UnlockRequest = { handle: string } | { request: string };
@@ -251,6 +273,50 @@ export interface CycleEdge {
   waiter: HolderBody;
   object: string;
   holder: HolderBody;
+}
+
+/** SESSIONS, in pages; `after` is the `next` of the page before. */
+export interface SessionsRequest {
+  after?: string | null;
+  limit?: number;
+}
+export interface SessionListBody {
+  sessions: readonly SessionBody[];
+  next: string | null;
+}
+
+/** KICK: force-release of all that a session holds, and its end. */
+export interface KickRequest {
+  session: string;
+  reason?: string;
+}
+export interface KickedBody {
+  /** tickets that it had */
+  tickets: number;
+}
+
+/** RELEASE: force-release of one lock; the holder is told and its unlock duration is waited out. */
+export interface ReleaseRequest {
+  object: string;
+  token: number;
+  reason?: string;
+}
+export interface ReleasingBody {
+  holder: HolderBody;
+  /** time until the object goes on to the next, milliseconds */
+  freeIn: number;
+}
+
+/** WAITFREE: answered FREE {} when nobody holds the object, or ERROR `timedout` after `wait`. */
+export interface WaitFreeRequest {
+  object: string;
+  /** null: without end */
+  wait: number | null;
+}
+
+/** GOODBYE: ends the session; its waiting requests are dropped, what it still holds runs out. */
+export interface GoodbyeRequest {
+  session: string;
 }
 
 export interface SessionBody {

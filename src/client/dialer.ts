@@ -1,0 +1,138 @@
+/**
+ * Finds a server: the given ones in turn, every address of each, for a limited time each, with
+ * jittered back-off between rounds. Knows no lock.
+ */
+import type { Timers } from "../clock/clock.ts";
+import { LockdError } from "../errors.ts";
+import { type Channel, type ClientIdentity, describeNetworkError, openChannel } from "./channel.ts";
+import type { Endpoint } from "./endpoint.ts";
+import type { LeaseClock } from "./lease-clock.ts";
+import type { Dial, Resolve } from "./transport.ts";
+
+const BACKOFF_MS_MIN = 50;
+const BACKOFF_MS_MAX = 1000;
+
+export interface DialerOptions {
+  servers: readonly Endpoint[];
+  identity: ClientIdentity;
+  /** for one server with all its addresses */
+  connectTimeoutMs: number;
+  dial: Dial;
+  resolve: Resolve;
+  leaseClock: LeaseClock;
+  timers: Pick<Timers, "after">;
+  random: () => number;
+  nextFrameId: () => number;
+}
+
+export class Dialer {
+  readonly #options: DialerOptions;
+  /** index of the server that the next round starts with */
+  #start = 0;
+
+  constructor(options: DialerOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * One round over all servers. Rejects with `unavailable` naming each server and why, with the
+   * servers' own error when all refuse for the same lasting reason, or with `cancelled`.
+   * `untilMs` cuts the round short on the lease clock, but the first server always gets its turn.
+   */
+  async round(untilMs: number, signal?: AbortSignal): Promise<Channel> {
+    const { servers } = this.#options;
+    const failures: { text: string; error: LockdError }[] = [];
+    for (let turn = 0; turn < servers.length; turn += 1) {
+      const index = (this.#start + turn) % servers.length;
+      const server = servers[index];
+      if (server === undefined || (turn > 0 && this.#options.leaseClock.now() >= untilMs)) break;
+      try {
+        const channel = await this.#tryServer(server, signal);
+        // when this connection breaks, the next server is asked first
+        this.#start = (index + 1) % servers.length;
+        return channel;
+      } catch (error) {
+        if (!(error instanceof LockdError)) throw error;
+        if (signal?.aborted === true) throw new LockdError("cancelled", "find a server: cancelled", { cause: error });
+        failures.push({ text: server.text, error });
+      }
+    }
+    throw roundError(failures);
+  }
+
+  /** How long to wait after this many failures in a row: 50 ms to 1 s, doubling, half of it random. */
+  backoffMs(failures: number): number {
+    const wholeMs = Math.min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2 ** Math.min(failures, 10));
+    return Math.max(BACKOFF_MS_MIN, wholeMs * (0.5 + this.#options.random() / 2));
+  }
+
+  async #tryServer(server: Endpoint, signal: AbortSignal | undefined): Promise<Channel> {
+    const { leaseClock, connectTimeoutMs } = this.#options;
+    const deadlineMs = leaseClock.now() + connectTimeoutMs;
+    const addresses = await this.#addresses(server, signal);
+    let last = new LockdError("unavailable", `connect to ${server.text}: the name has no address`);
+    for (const [position, address] of addresses.entries()) {
+      const leftMs = deadlineMs - leaseClock.now();
+      if (leftMs <= 0) break;
+      try {
+        return await openChannel({
+          target: { address, port: server.port },
+          label: address === server.host ? server.text : `${server.text} (${address})`,
+          identity: this.#options.identity,
+          // an address that does not answer leaves time for those behind it
+          timeoutMs: Math.max(1, Math.ceil(leftMs / (addresses.length - position))),
+          dial: this.#options.dial,
+          leaseClock,
+          timers: this.#options.timers,
+          nextFrameId: this.#options.nextFrameId,
+          signal,
+        });
+      } catch (error) {
+        if (!(error instanceof LockdError)) throw error;
+        if (signal?.aborted === true) throw error;
+        last = error;
+      }
+    }
+    throw last;
+  }
+
+  /** The name is looked up anew at each dial, within the server's time. */
+  #addresses(server: Endpoint, signal: AbortSignal | undefined): Promise<readonly string[]> {
+    const { timers, connectTimeoutMs, resolve } = this.#options;
+    return new Promise((fulfil, reject) => {
+      const abort = () => finish(() => reject(new LockdError("cancelled", `look up ${server.host}: cancelled`)));
+      const timer = timers.after(connectTimeoutMs, () => {
+        const text = `look up ${server.host}: no answer within ${connectTimeoutMs} ms`;
+        finish(() => reject(new LockdError("unavailable", text)));
+      });
+      const finish = (settle: () => void) => {
+        timer.cancel();
+        signal?.removeEventListener("abort", abort);
+        settle();
+      };
+      signal?.addEventListener("abort", abort);
+      if (signal?.aborted === true) abort();
+      resolve(server.host).then(
+        (addresses) => finish(() => fulfil(addresses)),
+        (error: unknown) => {
+          const why = error instanceof Error ? describeNetworkError(error) : String(error);
+          const failure = new LockdError("unavailable", `look up ${server.host}: ${why}`, { cause: error });
+          finish(() => reject(failure));
+        },
+      );
+    });
+  }
+}
+
+function roundError(failures: readonly { text: string; error: LockdError }[]): LockdError {
+  const first = failures[0]?.error;
+  if (first !== undefined && failures.every(({ error }) => !error.retryable && error.code === first.code)) return first;
+  const reasons = failures.map(({ text, error }) => {
+    const reason = error.message.replace(/^(?:connect|talk) to [^ ]+(?: \([^)]*\))?: /, "");
+    return `${text}: ${reason}`;
+  });
+  return new LockdError("unavailable", `reach a server: ${reasons.join("; ")}`, {
+    hint: "check that a server runs there and that --connect names it",
+    cause: first,
+  });
+}

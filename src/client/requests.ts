@@ -1,0 +1,123 @@
+/**
+ * Plain requests: one frame out, one answer with the same id back, or a stream of frames after it.
+ * Knows no session and does not reconnect.
+ */
+import type { Timer, Timers } from "../clock/clock.ts";
+import { LockdError } from "../errors.ts";
+import type { Body, Frame } from "../wire/types.ts";
+import { errorOf, parseLockFailed } from "./answers.ts";
+import type { Channel } from "./channel.ts";
+import { ANSWERS } from "./protocol.ts";
+
+export type RequestType = keyof typeof ANSWERS;
+
+/** The connection broke while a request was under way: whether it was done is not known. */
+export class ConnectionBrokenError extends LockdError {
+  constructor(reason: LockdError) {
+    super("unavailable", reason.message, { cause: reason });
+  }
+}
+
+/** Gets the frames that follow an answer with its id. */
+export interface FrameSink {
+  frame(frame: Frame): void;
+  /** the connection is gone; nothing follows */
+  closed(reason: LockdError): void;
+}
+
+interface Asked {
+  type: RequestType;
+  timer: Timer;
+  sink: FrameSink | null;
+  resolve(body: Body): void;
+  reject(error: LockdError): void;
+}
+
+export class Requests {
+  readonly #nextFrameId: () => number;
+  readonly #timers: Pick<Timers, "after">;
+  readonly #asked = new Map<number, Asked>();
+  readonly #sinks = new Map<number, FrameSink>();
+
+  constructor(options: { nextFrameId: () => number; timers: Pick<Timers, "after"> }) {
+    this.#nextFrameId = options.nextFrameId;
+    this.#timers = options.timers;
+  }
+
+  get active(): boolean {
+    return this.#asked.size > 0 || this.#sinks.size > 0;
+  }
+
+  /**
+   * Sends and waits for the answer's body. Rejects with the server's error, ConnectionBrokenError, or
+   * `unavailable` after `timeoutMs`. `sink` gets what follows the answer until `forget`.
+   */
+  ask(channel: Channel, type: RequestType, body: Body, timeoutMs: number, sink: FrameSink | null = null): Promise<Body> {
+    if (channel.congested) {
+      return Promise.reject(new LockdError("overflow", `ask ${channel.label}: too much waits to be sent`));
+    }
+    const id = this.#nextFrameId();
+    return new Promise((resolve, reject) => {
+      const timer = this.#timers.after(timeoutMs, () => {
+        this.#asked.delete(id);
+        reject(new ConnectionBrokenError(new LockdError("unavailable", `ask ${channel.label}: no answer to ${type} within ${timeoutMs} ms`)));
+      });
+      this.#asked.set(id, { type, timer, sink, resolve, reject });
+      try {
+        channel.send(type, id, body);
+      } catch (error) {
+        timer.cancel();
+        this.#asked.delete(id);
+        throw error;
+      }
+    });
+  }
+
+  /** Drops the stream that feeds this sink. */
+  forget(sink: FrameSink): void {
+    for (const [id, other] of this.#sinks) if (other === sink) this.#sinks.delete(id);
+  }
+
+  /** Whether the frame belonged to a plain request. */
+  frame(frame: Frame): boolean {
+    const asked = this.#asked.get(frame.id);
+    if (asked === undefined) {
+      const sink = this.#sinks.get(frame.id);
+      sink?.frame(frame);
+      return sink !== undefined;
+    }
+    this.#asked.delete(frame.id);
+    asked.timer.cancel();
+    if (frame.type === ANSWERS[asked.type]) {
+      if (asked.sink !== null) this.#sinks.set(frame.id, asked.sink);
+      asked.resolve(frame.body);
+    } else asked.reject(refusal(asked.type, frame));
+    return true;
+  }
+
+  disconnected(reason: LockdError): void {
+    const asked = [...this.#asked.values()];
+    const sinks = [...this.#sinks.values()];
+    this.#asked.clear();
+    this.#sinks.clear();
+    for (const one of asked) {
+      one.timer.cancel();
+      one.reject(new ConnectionBrokenError(reason));
+    }
+    for (const sink of sinks) sink.closed(reason);
+  }
+}
+
+function refusal(type: RequestType, frame: Frame): LockdError {
+  if (frame.type === "ERROR") return errorOf(frame.body, `the server, asked ${type},`);
+  if (frame.type === "LOCKFAILED") {
+    const failed = parseLockFailed(frame.body);
+    return new LockdError(failed.code, failed.message);
+  }
+  if (frame.type === "UNKNOWN") {
+    return new LockdError("protocol", `ask ${type}: the server does not know this request`, {
+      hint: "ask a server that serves locks, of this client's version or newer",
+    });
+  }
+  return new LockdError("protocol", `ask ${type}: answered by ${frame.type}`);
+}
