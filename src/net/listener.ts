@@ -99,6 +99,7 @@ export class Listener {
 
   #opened(socket: Bun.Socket<SocketData>): void {
     socket.data = { handler: null };
+    // accepted in one go with the one that reached the limit, or with the stop
     if (this.#stopped || this.#connections >= this.#options.connectionsMax) {
       socket.terminate();
       return;
@@ -129,6 +130,7 @@ export class Listener {
   /** With some distance below the limit, so that one connection more or less does not toggle it. */
   #listenAgain(): void {
     const { connectionsMax, logger, timers } = this.#options;
+    // accepted in one go with the one that reached the limit, or with the stop
     if (this.#stopped || this.#connections >= Math.ceil(connectionsMax * 0.95)) return;
     try {
       this.#server = this.#listen();

@@ -45,9 +45,9 @@ export class FrameDecoder {
     this.#frameBytesMax = bytes;
   }
 
-  /** bytes held of a frame that is not complete yet */
+  /** memory taken by a frame that is not complete yet */
   get pendingBytes(): number {
-    return this.#pendingLength;
+    return this.#pending?.length ?? 0;
   }
 
   /**

@@ -37,6 +37,8 @@ interface Stage {
   socket: PlayedSocket;
   clock: FakeClock;
   logger: ReturnType<typeof memoryLogger>;
+  /** flushes that are due at the end of the turn */
+  due: ServerConnection[];
   /** Ends the turn of the event loop. */
   turn(): void;
   receive(type: string, id: number, body?: Frame["body"]): void;
@@ -50,7 +52,7 @@ function stage(limits: Partial<ServerLimits> = {}, handler: (connection: Connect
   const logger = memoryLogger();
   const messages = new Messages(logger);
   messages.registryFor("test").on("ASK", (body) => body, handler);
-  const due = new Set<ServerConnection>();
+  const due: ServerConnection[] = [];
   const context: ConnectionContext = {
     hello: { name: "n", cluster: "c", software: "s", features: [] },
     roles: ["client"],
@@ -59,7 +61,7 @@ function stage(limits: Partial<ServerLimits> = {}, handler: (connection: Connect
     logger,
     trace: null,
     monotonicMs: () => clock.monotonicMs(),
-    flushSoon: (connection) => void due.add(connection),
+    flushSoon: (connection) => void due.push(connection),
   };
   const socket = new PlayedSocket();
   const connection = new ServerConnection({ id: 1, address: "1.2.3.4:5", socket, context });
@@ -68,10 +70,9 @@ function stage(limits: Partial<ServerLimits> = {}, handler: (connection: Connect
     socket,
     clock,
     logger,
+    due,
     turn() {
-      const flushed = [...due];
-      due.clear();
-      for (const each of flushed) each.flush();
+      for (const each of due.splice(0)) each.flush();
     },
     receive: (type, id, body = {}) => connection.received(encodeFrame(type, id, body)),
     pass(ms) {
@@ -98,9 +99,10 @@ describe("a connection's output", () => {
     const on = greeted({}, (connection, id) => connection.send("ANSWER", id, {}));
     on.connection.received(Buffer.concat([encodeFrame("ASK", 1, {}), encodeFrame("ASK", 2, {}), encodeFrame("ASK", 3, {})]));
     expect([on.socket.writes, on.types()]).toEqual([1, ["ANSWER", "ANSWER", "ANSWER"]]);
+    expect(on.due).toEqual([]);
     on.connection.send("PUSH", 0, {});
     on.connection.send("PUSH", 0, {});
-    expect(on.socket.writes).toBe(1);
+    expect([on.socket.writes, on.due.length]).toEqual([1, 1]);
     on.turn();
     expect([on.socket.writes, on.types().length]).toEqual([2, 5]);
   });
@@ -227,8 +229,9 @@ describe("the end of a connection", () => {
 
   test("by closeWith is enforced when the other side does not close", () => {
     const on = greeted();
-    on.connection.closeWith("of my own", "no");
+    on.connection.closeWith("of my own", "no \ud83e");
     on.turn();
+    expect({ ...on.socket.frames[0]?.body }).toEqual({ code: "of my own", message: "no \ufffd", retryable: false });
     on.pass(1_000);
     expect(on.socket.calls).toEqual(["shutdown"]);
     on.pass(1_000);
