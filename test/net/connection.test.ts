@@ -178,6 +178,23 @@ describe("a silent connection", () => {
     expect(new Set(on.socket.frames.map((frame) => frame.id)).size).toBe(100);
   });
 
+  test("is not called silent for what was not read from it", async () => {
+    const gate = Promise.withResolvers<void>();
+    const on = greeted({ runningMax: 0 }, () => gate.promise);
+    on.receive("ASK", 1);
+    expect(on.socket.calls).toEqual(["pause"]);
+    on.pass(300_000);
+    expect(on.connection.closed).toBe(false);
+    gate.resolve();
+    await new Promise((resolve) => setImmediate(resolve));
+    on.turn();
+    expect(on.socket.calls).toEqual(["pause", "resume"]);
+    on.pass(29_000);
+    expect(on.types()).toEqual([]);
+    on.pass(1_000);
+    expect(on.types()).toEqual(["PING"]);
+  });
+
   test("gets its time to answer after this process itself was stopped", () => {
     const on = greeted();
     on.clock.advance(600_000);
