@@ -16,14 +16,9 @@ const SIG_SETMASK = 2;
 const SIG_DFL = 0n;
 const SIG_IGN = 1n;
 
-/** Makes this process (or the child `pid` before its exec) the leader of a group of its own. */
+/** Makes this process the leader of a group of its own. */
 export function becomeGroupLeader(): void {
   check("setpgid", () => libc.setpgid(0, 0));
-}
-
-/** Leaves the terminal: a session of its own that no terminal signal reaches. */
-export function becomeSessionLeader(): void {
-  check("setsid", () => libc.setsid());
 }
 
 export const ownGroup = (): number => libc.getpgid(0);

@@ -53,11 +53,18 @@ export function killAfterMs(unlockDurationMs: number): number {
   return Math.max(0, Math.min(KILL_AFTER_MS_MAX, unlockDurationMs / 2, unlockDurationMs - SAFETY_MS));
 }
 
+export interface Spoiled {
+  signal: number | null;
+  error: LockdError;
+}
+
 export class GuardedChild {
-  /** Resolves when the command could start at once; rejects with LockdError when it never can. */
+  /** Resolves when the command could start at once; stays open or rejects when it never can, see `spoiled`. */
   readonly ready: Promise<void>;
   /** How the command ended. Its group may live on, see `end`. */
   readonly exited: Promise<ChildEnd>;
+  /** Resolves when a helper is gone before the start: by which signal, if by one. It can never start. */
+  readonly spoiled: Promise<Spoiled>;
   /** Resolves when the supervisor is gone before its time: nobody guards the group any more. */
   readonly unguarded: Promise<void>;
 
@@ -74,12 +81,16 @@ export class GuardedChild {
   #lostToSupervisor = false;
   #childStateListener: (() => void) | null = null;
   #markUnguarded: () => void = () => undefined;
+  #markSpoiled: (spoiled: Spoiled) => void = () => undefined;
 
   private constructor(options: GuardOptions) {
     this.#options = options;
     this.#terminal = JobTerminal.open();
     this.unguarded = new Promise((resolve) => {
       this.#markUnguarded = resolve;
+    });
+    this.spoiled = new Promise((resolve) => {
+      this.#markSpoiled = resolve;
     });
     // a descriptor 3 that we were given must not live on in the supervisor
     closeOnExec(3);
@@ -100,16 +111,19 @@ export class GuardedChild {
     this.#supervisor = Bun.spawn(supervisor.command, {
       argv0: supervisor.argv0,
       stdio: [orders.readEnd, "pipe", "ignore"],
+      // a session of its own from its first moment: Ctrl-C must not reach it
+      detached: true,
     });
     closeDescriptor(orders.readEnd);
     setNonBlocking(orders.writeEnd);
     this.#ordersDescriptor = orders.writeEnd;
 
     const shimReport = readShim(Bun.file(status.readEnd).stream());
-    this.ready = Promise.all([shimReport.ready, this.#followSupervisor()]).then(() => undefined);
-    // whoever waits for the lock may look at it late, or never
+    const supervisorReady = this.#followSupervisor();
+    this.ready = Promise.all([shimReport.ready, supervisorReady]).then(() => undefined);
+    // the failure of a helper is told by `spoiled`
     this.ready.catch(() => undefined);
-    this.exited = this.#awaitEnd(shimReport.execErrno);
+    this.exited = this.#awaitEnd(shimReport);
   }
 
   /** Starts the helpers; the command itself waits. Throws LockdError `failed` when that is impossible. */
@@ -169,15 +183,14 @@ export class GuardedChild {
 
   /**
    * The right to run is lost: ends the group as `onLost` says. TERM now and KILL in time, counted from
-   * now or from a deadline that has passed already, and sooner when the service's grace is known to end
-   * sooner (boot time).
+   * now, or from a deadline that has passed already.
    */
-  terminate(graceEndsMs: number = Number.POSITIVE_INFINITY): void {
+  terminate(): void {
     if (this.#state !== "running" || this.#terminating || this.#options.onLost === "ignore") return;
     this.#terminating = true;
     const nowMs = bootTimeMs();
     const afterMs = this.#options.onLost === "kill" ? 0 : killAfterMs(this.#options.unlockDurationMs);
-    const killAtMs = Math.min(nowMs + afterMs, this.#deadlineMs + afterMs, graceEndsMs - SAFETY_MS);
+    const killAtMs = Math.min(nowMs, this.#deadlineMs) + afterMs;
     this.#order({ order: "deadline", termAtMs: null, killAtMs });
     if (killAtMs <= nowMs) {
       signalGroup(this.pid, SIGNALS.SIGKILL);
@@ -242,45 +255,55 @@ export class GuardedChild {
             else this.#lostToSupervisor = true;
           }
         }
-        reject(new LockdError("failed", "start supervisor: it ended at once"));
+        await this.#supervisor.exited;
+        const error = new LockdError("failed", "guard command: the supervisor has ended");
+        reject(error);
+        if (this.#state === "prepared") this.#markSpoiled({ signal: endSignal(this.#supervisor), error });
         if (this.#state === "running") this.#markUnguarded();
       };
-      follow().catch(reject);
+      void follow();
     });
   }
 
-  async #awaitEnd(execErrno: Promise<number | null>): Promise<ChildEnd> {
+  async #awaitEnd(report: ShimReport): Promise<ChildEnd> {
     const code = await this.#shim.exited;
-    const failed = await execErrno;
-    if (failed !== null) return { kind: "execFailed", errno: failed };
-    const name = this.#shim.signalCode;
-    if (name === null) return { kind: "code", code };
-    return { kind: "signal", signal: typeof name === "number" ? name : SIGNALS[name] };
+    const { execErrno, failure } = await report.end;
+    const signal = endSignal(this.#shim);
+    if (this.#state === "prepared") {
+      const error = new LockdError("failed", `prepare command: ${failure ?? "the helper was ended"}`);
+      this.#markSpoiled({ signal, error });
+    }
+    if (execErrno !== null) return { kind: "execFailed", errno: execErrno };
+    return signal === null ? { kind: "code", code } : { kind: "signal", signal };
   }
 }
 
-/** Follows the shim's status pipe: ready, then its end (the command runs) or the errno of exec. */
-function readShim(stream: ReadableStream<Uint8Array>): { ready: Promise<void>; execErrno: Promise<number | null> } {
+function endSignal(ended: Bun.Subprocess): number | null {
+  const name = ended.signalCode;
+  return typeof name === "string" ? SIGNALS[name] : name;
+}
+
+interface ShimReport {
+  ready: Promise<void>;
+  /** resolves at the end of the pipe: the command runs, or the shim has ended */
+  end: Promise<{ execErrno: number | null; failure: string | null }>;
+}
+
+/** Follows the shim's status pipe. */
+function readShim(stream: ReadableStream<Uint8Array>): ShimReport {
   let markReady: () => void = () => undefined;
-  let markFailed: (error: LockdError) => void = () => undefined;
-  const ready = new Promise<void>((resolve, reject) => {
+  const ready = new Promise<void>((resolve) => {
     markReady = resolve;
-    markFailed = reject;
   });
-  ready.catch(() => undefined);
-  const follow = async (): Promise<number | null> => {
+  const follow = async (): Promise<{ execErrno: number | null; failure: string | null }> => {
     let said = Buffer.alloc(0);
     for await (const bytes of stream) {
       said = Buffer.concat([said, bytes]);
       if (said[0] === SHIM_SAYS.ready) markReady();
     }
-    if (said[0] !== SHIM_SAYS.ready) {
-      const reason = said[0] === SHIM_SAYS.failed ? said.subarray(1).toString("utf8") : "the helper ended at once";
-      markFailed(new LockdError("failed", `prepare command: ${reason}`));
-      return null;
-    }
-    return said[1] === SHIM_SAYS.execFailed && said.length >= 6 ? said.readInt32LE(2) : null;
+    const failure = said[0] === SHIM_SAYS.failed ? said.subarray(1).toString("utf8") : null;
+    const execErrno = said[1] === SHIM_SAYS.execFailed && said.length >= 6 ? said.readInt32LE(2) : null;
+    return { execErrno, failure };
   };
-  return { ready, execErrno: follow() };
+  return { ready, end: follow() };
 }
-

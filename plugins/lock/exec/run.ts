@@ -11,55 +11,62 @@ import type { Inheritance } from "./inheritance.ts";
 import type { ReleaseOrder } from "./orders.ts";
 import { ENDING_SIGNALS, SignalRelay } from "./signals.ts";
 
-/** The right to run, while it lasts: a lock, or a leadership. */
+/** The right to run, while it lasts: a lock, or a leadership. The client library's Lock is one. */
 export interface Held {
   /** aborted, with the reason, when the right is lost */
   readonly signal: AbortSignal;
-  /** milliseconds until it is lost without a renewal */
-  expiresIn(): number;
-  /** calls the listener after each renewal */
-  onRenewed(listener: () => void): void;
-  /** boot time at which the service may let others in, when it told an end earlier than the usual one */
-  graceEndsMs(): number | null;
-  /** variables for the command */
-  environment(deadlineMs: number): Readonly<Record<string, string>>;
-  /** what the supervisor needs to release it in our place */
-  readonly releaseOrder: ReleaseOrder | null;
+  /** until when it may be relied on without a renewal, milliseconds of the boot clock */
+  readonly deadline: number;
+  /** calls back with the new deadline after each renewal; returns what ends that */
+  onRenewed(listener: (deadlineMs: number) => void): () => void;
   release(): Promise<void>;
 }
 
-export interface RunOptions {
+/** What is told to the command and, in secret, to its supervisor. */
+export interface StartOrder {
+  environment: Readonly<Record<string, string>>;
+  release: ReleaseOrder | null;
+}
+
+export interface RunOptions<H extends Held> {
   argv: readonly string[];
   onLost: OnLost;
   unlockDurationMs: number;
   inheritance: Inheritance;
   /** Obtains the right; rejects with LockdError, at once when the signal aborts. */
-  acquire(signal: AbortSignal): Promise<Held>;
+  acquire(signal: AbortSignal): Promise<H>;
+  order(held: H): StartOrder;
   warn(sentence: string): void;
 }
 
 /** Answers a signal while waiting within a second, also when the server does not. */
 const CANCEL_MS_MAX = 700;
 const RELEASE_MS_MAX = 2_000;
-/** After a loss the service ends the lock by itself soon: freeing it early is a courtesy. */
-const RELEASE_LOST_MS_MAX = 300;
+/** After a loss the service ends the lock by itself soon, and after a signal nobody waits for long. */
+const RELEASE_SOON_MS_MAX = 300;
 
 /**
  * Runs a command under a right that is awaited, and gives the exit code: the command's own, or 128+N
  * when it, or the wait for the lock, was ended by signal N; 126 and 127 when it cannot be run. Throws
  * LockdError: what `acquire` threw, `lost`, or `failed` when the command cannot be guarded.
  */
-export async function runGuarded(options: RunOptions): Promise<number> {
+export async function runGuarded<H extends Held>(options: RunOptions<H>): Promise<number> {
   const waiting = new AbortController();
   let interruptedBy = 0;
-  const relay = new SignalRelay(options.inheritance.ignored, (signal) => {
+  const interrupt = (signal: number): void => {
     if (!ENDING_SIGNALS.some((name) => SIGNALS[name] === signal)) return;
     interruptedBy ||= signal;
     waiting.abort(new LockdError("cancelled", "wait for lock: interrupted by a signal"));
-  });
+  };
+  const relay = new SignalRelay(options.inheritance.ignored, interrupt);
   const child = GuardedChild.prepare(options);
+  void child.spoiled.then(({ signal, error }) => {
+    // a service manager that stops the whole unit may reach the helper before it reaches us
+    if (signal !== null) interrupt(signal);
+    waiting.abort(error);
+  });
   try {
-    const held = await obtain(options, child, waiting);
+    const held = await obtain(options, child, waiting.signal);
     if (held === null) return 128 + interruptedBy;
     return await runHeld(options, child, held, relay);
   } finally {
@@ -68,47 +75,47 @@ export async function runGuarded(options: RunOptions): Promise<number> {
   }
 }
 
-/** Waits for the right and the helpers together. Null: interrupted, and nothing is held. */
-async function obtain(options: RunOptions, child: GuardedChild, waiting: AbortController): Promise<Held | null> {
+/**
+ * Waits for the right and the helpers together. Null: interrupted by a signal, and nothing is held.
+ * Throws why it was not obtained, or why the command could not be prepared.
+ */
+async function obtain<H extends Held>(options: RunOptions<H>, child: GuardedChild, waiting: AbortSignal): Promise<H | null> {
   const aborted = new Promise<null>((resolve) => {
-    waiting.signal.addEventListener("abort", () => setTimeout(resolve, CANCEL_MS_MAX, null), { once: true });
+    waiting.addEventListener("abort", () => setTimeout(resolve, CANCEL_MS_MAX, null), { once: true });
   });
   let refused: unknown = null;
-  let unprepared: unknown = null;
-  const acquiring = options.acquire(waiting.signal).catch((error: unknown) => {
+  const acquiring = options.acquire(waiting).catch((error: unknown) => {
     refused = error;
     return null;
   });
-  const ready = child.ready.catch((error: unknown) => {
-    unprepared = error;
-    waiting.abort(error);
+  // a refusal need not wait for helpers that are not needed any more
+  const both = acquiring.then(async (held) => {
+    if (held !== null) await child.ready;
+    return held;
   });
-  const held = await Promise.race([Promise.all([acquiring, ready]).then(([first]) => first), aborted]);
-  if (waiting.signal.aborted) {
-    if (held !== null) await releaseWithin(held, RELEASE_LOST_MS_MAX);
-    if (unprepared !== null) throw unprepared;
+  const held = await Promise.race([both, aborted]);
+  if (waiting.aborted) {
+    if (held !== null) await releaseWithin(held, RELEASE_SOON_MS_MAX);
+    const reason = asLockdError(waiting.reason);
+    if (reason.code !== "cancelled") throw reason;
     return null;
   }
   if (held === null) throw asLockdError(refused);
   return held;
 }
 
-async function runHeld(options: RunOptions, child: GuardedChild, held: Held, relay: SignalRelay): Promise<number> {
-  if (held.signal.aborted || held.expiresIn() <= 0) {
-    await releaseWithin(held, RELEASE_LOST_MS_MAX);
+async function runHeld<H extends Held>(options: RunOptions<H>, child: GuardedChild, held: H, relay: SignalRelay): Promise<number> {
+  if (held.signal.aborted || held.deadline <= bootTimeMs()) {
+    await releaseWithin(held, RELEASE_SOON_MS_MAX);
     throw new LockdError("lost", "start command: the lock was lost before it could start");
   }
-  let deadlineMs = bootTimeMs() + held.expiresIn();
-  child.start({ environment: held.environment(deadlineMs), deadlineMs, release: held.releaseOrder });
+  child.start({ ...options.order(held), deadlineMs: held.deadline });
   relay.handTo((signal) => child.signal(signal));
   if (child.hasTerminal) relay.catchStop();
-  held.onRenewed(() => {
-    deadlineMs = bootTimeMs() + held.expiresIn();
-    child.setDeadline(deadlineMs);
-  });
+  const stopRenewals = held.onRenewed((deadlineMs) => child.setDeadline(deadlineMs));
   const onLost = (): void => {
     if (options.onLost === "ignore") options.warn("the lock was lost and the command runs on, as --on-lost ignore asks");
-    child.terminate(held.graceEndsMs() ?? undefined);
+    child.terminate();
   };
   held.signal.addEventListener("abort", onLost, { once: true });
   if (held.signal.aborted) onLost();
@@ -119,18 +126,19 @@ async function runHeld(options: RunOptions, child: GuardedChild, held: Held, rel
   });
 
   const end = await child.exited;
-  const lost = held.signal.aborted || child.lostToSupervisor || bootTimeMs() >= deadlineMs;
+  const lost = held.signal.aborted || child.lostToSupervisor || bootTimeMs() >= held.deadline;
   if ((lost || unguarded) && options.onLost !== "ignore") {
     // it may have ended by itself while its group has not heard of the loss yet
-    child.terminate(held.graceEndsMs() ?? undefined);
+    child.terminate();
     await child.groupGone();
   }
   held.signal.removeEventListener("abort", onLost);
+  stopRenewals();
   const hadTerminal = child.finish();
-  const released = await releaseWithin(held, lost ? RELEASE_LOST_MS_MAX : RELEASE_MS_MAX);
+  const released = await releaseWithin(held, lost ? RELEASE_SOON_MS_MAX : RELEASE_MS_MAX);
   if (lost) throw lostError(held.signal.reason, options.onLost);
   if (!released) options.warn("the lock could not be released: it ends with its duration");
-  if (unguarded) throw new LockdError("failed", "guard command: the supervisor was killed, so the command was ended");
+  if (unguarded && options.onLost !== "ignore") throw new LockdError("failed", "guard command: the supervisor was killed, so the command was ended");
   return exitCode(options, end, hadTerminal, relay);
 }
 
@@ -155,7 +163,7 @@ async function releaseWithin(held: Held, limitMs: number): Promise<boolean> {
   return released;
 }
 
-function exitCode(options: RunOptions, end: ChildEnd, hadTerminal: boolean, relay: SignalRelay): number {
+function exitCode(options: { argv: readonly string[]; warn(sentence: string): void }, end: ChildEnd, hadTerminal: boolean, relay: SignalRelay): number {
   if (end.kind === "code") return end.code;
   if (end.kind === "execFailed") {
     options.warn(`cannot run ${options.argv[0] ?? ""}: ${errnoText(end.errno)}`);

@@ -1,11 +1,11 @@
 /**
- * The helper that outlives the wrapper: in a session of its own it holds the command's process group
+ * The helper that outlives the wrapper: started in a session of its own, it holds the command's process group
  * and the times on the boot clock at which that must have ended. It kills the group then, or when its
  * pipe ends because the wrapper was killed. Loads nothing but libc until it has to release a lock.
  */
 import { BootTimer, bootTimeMs } from "../../../src/system/bootTimer.ts";
 import { readSome, waitReadable, writeFully } from "../../../src/system/files.ts";
-import { SIGNALS, becomeSessionLeader, groupIsAlive, ignoreSignal, signalGroup } from "../../../src/system/process.ts";
+import { SIGNALS, groupIsAlive, ignoreSignal, signalGroup } from "../../../src/system/process.ts";
 import { OrderReader, SUPERVISOR_SAYS, type Order, type ReleaseOrder } from "./orders.ts";
 
 const ORDERS_DESCRIPTOR = 0;
@@ -27,7 +27,6 @@ interface Guard {
 
 /** Runs the supervisor; resolves when it has nothing left to do. */
 export async function main(): Promise<void> {
-  becomeSessionLeader();
   // a service manager that stops the whole unit signals this process too, but its work begins then
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE"] as const) {
     ignoreSignal(SIGNALS[signal]);

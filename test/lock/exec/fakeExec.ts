@@ -54,13 +54,13 @@ async function acquire(signal: AbortSignal): Promise<Held> {
   if (fake.lostAfterMs !== undefined) setTimeout(() => lose("it was taken away"), fake.lostAfterMs);
   return {
     signal: lost.signal,
-    expiresIn: () => endsMs - bootTimeMs(),
-    onRenewed: (listener) => {
-      renewed = listener;
+    get deadline() {
+      return endsMs;
     },
-    graceEndsMs: () => null,
-    environment: (deadlineMs) => ({ LOCKD_OBJECT: "x", LOCKD_TOKEN: "7", LOCKD_HANDLE: "secret", LOCKD_DEADLINE: String(Math.floor(deadlineMs)) }),
-    releaseOrder: null,
+    onRenewed: (listener) => {
+      renewed = () => listener(endsMs);
+      return () => undefined;
+    },
     release: async () => {
       clearInterval(renewal);
       if (fake.releaseAnswers === false) await new Promise(() => undefined);
@@ -76,6 +76,10 @@ try {
     unlockDurationMs: fake.unlockDurationMs ?? 5_000,
     inheritance,
     acquire,
+    order: (held) => ({
+      environment: { LOCKD_OBJECT: "x", LOCKD_TOKEN: "7", LOCKD_HANDLE: "secret", LOCKD_DEADLINE: String(Math.floor(held.deadline)) },
+      release: null,
+    }),
     warn: (sentence) => process.stderr.write(`lockd: warning: ${sentence}\n`),
   });
   process.exit(code);

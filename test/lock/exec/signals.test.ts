@@ -157,15 +157,27 @@ test("when the supervisor is killed, the command is ended and that is said", asy
   expect(result.journal).toEqual(["waiting", "held", "released"]);
 });
 
-test("when the shim is killed before the start, nothing is held and that is said", async () => {
-  const run = world.start(world.fake({ waitMs: 1_000 }), ["sleep", "60"]);
-  await run.journaled("waiting");
-  await until("the shim runs", () => childrenOf(run.pid).some((child) => child.arguments.includes("__shim")));
-  const shim = childrenOf(run.pid).find((child) => child.arguments.includes("__shim"));
-  process.kill(shim?.pid ?? 0, "SIGKILL");
-  const result = await run.end();
-  expect([1, 137]).toContain(result.code);
-  expect(result.journal.at(-1)).toMatch(/cancelled|released/);
+describe("when a helper is killed before the start", () => {
+  test.each(["__shim", "__supervise"])("%s: the wait ends at once with an error, nothing is held", async (helper) => {
+    const run = world.start(world.fake({ waitMs: null }), ["sleep", "60"]);
+    await run.journaled("waiting");
+    const find = () => childrenOf(run.pid).find((child) => child.arguments.includes(helper));
+    await until("it runs", () => find() !== undefined);
+    process.kill(find()?.pid ?? 0, "SIGKILL");
+    const result = await run.end();
+    expect(result.code).toBe(1);
+    expect(result.stderr).toMatch(/prepare command|guard command/);
+    expect(result.journal).toEqual(["waiting", "cancelled"]);
+  });
+
+  test("by a signal that asks all of a unit to end: as if we had got it", async () => {
+    const run = world.start(world.fake({ waitMs: null }), ["sleep", "60"]);
+    await run.journaled("waiting");
+    const find = () => childrenOf(run.pid).find((child) => child.arguments.includes("__shim"));
+    await until("it runs", () => find() !== undefined);
+    process.kill(find()?.pid ?? 0, "SIGTERM");
+    expect((await run.end()).code).toBe(143);
+  });
 });
 
 test("a member that left for a session of its own is not chased", async () => {
