@@ -118,7 +118,7 @@ class Parser {
     } else if (spec.type === "list") {
       given.texts.push(text);
     } else {
-      throw this.#wrong(given.flag === flag ? `${flag} is given twice` : `${given.flag} and ${flag} exclude each other`, null);
+      throw this.#wrong(given.flag === flag ? `${flag} is given twice` : `${given.flag} is given again as ${flag}`, null);
     }
   }
 

@@ -47,7 +47,11 @@ export function commandHelp(found: FoundCommand, flags: CommandFlags): string {
     sections.push(listed("Arguments:", spec.positionals.map((positional) => [positionalText(positional), positional.help])));
   }
   if (spec.load !== undefined) {
-    const rows = [...flags.own, ...flags.options].filter((flag) => flag.noFlag !== true).map(flagRow);
+    const rows = [
+      // a flag of one command belongs to no configuration, so no variable sets it
+      ...flags.own.filter(hasFlag).map((flag) => flagRow(flag, null)),
+      ...flags.options.filter(hasFlag).map((option) => flagRow(option, variableOf(option))),
+    ];
     sections.push(listed("Flags:", [...rows, ["-h, --help", "show this help"]]));
   }
   if (spec.examples !== undefined && spec.examples.length > 0) {
@@ -73,10 +77,12 @@ const positionalText = ({ name, arity }: PositionalSpec): string => (arity === "
 const usageWord = (positional: PositionalSpec): string =>
   positional.arity === "optional" || positional.arity === "any" ? `[${positionalText(positional)}]` : positionalText(positional);
 
-function flagRow(flag: FlagSpec): [string, string] {
+const hasFlag = (flag: FlagSpec): boolean => flag.noFlag !== true;
+
+function flagRow(flag: FlagSpec, variable: string | null): [string, string] {
   const short = flag.short === undefined ? "    " : `-${flag.short}, `;
   const value = flag.type === "boolean" ? "" : ` ${valueName(flag)}`;
-  const facts = [acceptedFact(flag), defaultFact(flag), environmentFact(flag)].filter((fact) => fact !== null);
+  const facts = [acceptedFact(flag), defaultFact(flag), variable].filter((fact) => fact !== null);
   const name = canNegate(flag) ? `--no-${flag.name}` : `--${flag.name}`;
   const negation = canNegate(flag) ? "do not: " : "";
   return [`${short}${name}${value}`, `${negation}${flag.help}${facts.length === 0 ? "" : `\n(${facts.join("; ")})`}`];
@@ -105,10 +111,6 @@ function defaultFact(flag: FlagSpec): string | null {
   if (flag.default === undefined || typeof flag.default === "function" || flag.type === "boolean") return null;
   const text = valueText(flag, flag.default);
   return text === "" ? null : `default ${text}`;
-}
-
-function environmentFact(flag: FlagSpec): string | null {
-  return variableOf(flag);
 }
 
 function listed(title: string, rows: readonly (readonly [string, string])[]): string {
