@@ -11,8 +11,13 @@ import { writeMeta } from "./schema.ts";
 import { digestKey, readDigest } from "./tables.ts";
 
 /** Bounds of one slice: what a waiting commit may be delayed by. */
-const SLICE_CHANGES_MAX = 500;
-const SLICE_MS_MAX = 2;
+export interface SliceBounds {
+  changesMax: number;
+  ms: number;
+}
+
+export const SLICE: SliceBounds = { changesMax: 500, ms: 2 };
+export const SLICE_PRESSED: SliceBounds = { changesMax: 2_500, ms: 10 };
 
 /** Pieces of a stream share a table row up to this size: one row an event would cost a page write each. */
 const ROW_BYTES_MAX = 32_768;
@@ -37,13 +42,13 @@ export class Folder {
    * any more. `seqNewest` is the number of the newest journal row. Throws SQLite's error when the
    * transaction did not become durable; then nothing has changed, here or on disk.
    */
-  fold(seqNewest: number): void {
+  fold(seqNewest: number, bounds: SliceBounds): void {
     const slice: PendingChange[] = [];
     const digests = new Map<string, Digest>();
     const database = this.#database;
     database.run("BEGIN IMMEDIATE");
     try {
-      this.#apply(slice, digests);
+      this.#apply(slice, digests, bounds);
       for (const [key, digest] of digests) writeMeta(database, key, digest.toString());
       const folded = this.#foldedAfter(slice, seqNewest);
       this.#statements.deleteJournal.run(folded);
@@ -57,11 +62,11 @@ export class Folder {
     for (const [key, digest] of digests) this.#digests.set(key, digest);
   }
 
-  #apply(slice: PendingChange[], digests: Map<string, Digest>): void {
-    const deadlineMs = performance.now() + SLICE_MS_MAX;
+  #apply(slice: PendingChange[], digests: Map<string, Digest>, bounds: SliceBounds): void {
+    const deadlineMs = performance.now() + bounds.ms;
     const row = new StreamRow((namespace, stream, pieces) => this.#insertPieces(namespace, stream, pieces, digests));
     for (const change of this.#pending.changes()) {
-      if (slice.length >= SLICE_CHANGES_MAX || (slice.length % 16 === 15 && performance.now() > deadlineMs)) break;
+      if (slice.length >= bounds.changesMax || (slice.length % 16 === 15 && performance.now() > deadlineMs)) break;
       slice.push(change);
       const { operation } = change;
       if (operation.kind === "append") {

@@ -6,7 +6,7 @@ import type { Database } from "bun:sqlite";
 import { closeSync, fdatasyncSync, fstatSync, openSync, statfsSync, statSync, writeSync } from "node:fs";
 import { assert, LockdError } from "../errors.ts";
 import { journalChecksum } from "./checksum.ts";
-import { Folder } from "./folder.ts";
+import { Folder, SLICE, SLICE_PRESSED } from "./folder.ts";
 import { Pending } from "./pending.ts";
 import { connect } from "./schema.ts";
 import { isFull, openErrorOf, writeErrorOf } from "./sqlite-errors.ts";
@@ -18,8 +18,11 @@ import { corrupt, readFolded, readJournal } from "./tables.ts";
  */
 const WAL_BYTES = 4 * 1024 * 1024;
 
-/** Frames in the log at which it is checkpointed, so that it begins anew before it must grow. */
-const CHECKPOINT_FRAMES = 800;
+/**
+ * Frames in the log at which it is checkpointed, so that it begins anew before it must grow. With 256
+ * writers p99 of a commit was 2.3 ms at 400 frames, 3.1 ms at 800 and 6.8 ms at 1,600.
+ */
+const CHECKPOINT_FRAMES = 400;
 
 /** Free space below which the log is not given its size in advance. */
 const FREE_BYTES_MIN = 16 * WAL_BYTES;
@@ -30,6 +33,9 @@ const EXTEND_BYTES = 512 * 1024;
 /** Journal bytes from which on folding goes on between commits, and below which it stops. */
 const FOLD_START_BYTES = 2 * 1024 * 1024;
 const FOLD_STOP_BYTES = 1024 * 1024;
+
+/** Journal bytes above which folding takes larger slices: commits must not outrun it for ever. */
+const FOLD_PRESSED_BYTES = 8 * 1024 * 1024;
 
 /** Journal bytes that are worth folding when nobody waits: a smaller journal makes a start faster. */
 const FOLD_IDLE_BYTES = 256 * 1024;
@@ -54,6 +60,7 @@ export class Writer {
   #frames = 0;
   #framesAtCheckpoint = 0;
   #walExtended = false;
+  #walBytes = 0;
   #pausedUntilMs = 0;
 
   /** Opens the database and reads the journal. Throws LockdError `corrupt` or `config`. */
@@ -83,8 +90,9 @@ export class Writer {
     }
   }
 
+  /** Size of the log's file when it was last looked at. */
   get walBytes(): number {
-    return statSync(`${this.#path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+    return this.#walBytes;
   }
 
   /**
@@ -126,12 +134,14 @@ export class Writer {
     }
   }
 
-  /** Writes the log back into the database and closes; what is still in the journal stays there. */
+  /** Writes the log back into the database and closes. A small rest of the journal stays for the next start. */
   close(): void {
     try {
+      while (this.#journalBytes > FOLD_STOP_BYTES) this.#foldSlice();
       this.#database.run("PRAGMA wal_checkpoint(TRUNCATE)");
     } catch (error) {
-      // All of it is durable in the log; the next start reads it there.
+      this.#rollBack();
+      // All of it is durable in journal and log; the next start reads it there.
       if (!isFull(error)) throw writeErrorOf(`close store ${this.#path}`, error);
     } finally {
       this.#database.close();
@@ -171,7 +181,7 @@ export class Writer {
   }
 
   #foldSlice(): void {
-    this.#folder.fold(this.#seq);
+    this.#folder.fold(this.#seq, this.#journalBytes > FOLD_PRESSED_BYTES ? SLICE_PRESSED : SLICE);
     const seqFolded = (this.#pending.seqOldest ?? this.#seq + 1) - 1;
     for (let seq = this.#seqFolded + 1; seq <= seqFolded; seq++) {
       this.#journalBytes -= this.#rowBytes.get(seq) ?? 0;
@@ -184,6 +194,7 @@ export class Writer {
 
   #countFrames(): void {
     this.#frames = this.#walState.get()?.log ?? 0;
+    this.#walBytes = statSync(`${this.#path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
     // Fewer than at the last checkpoint: the log began anew.
     if (this.#frames < this.#framesAtCheckpoint) this.#framesAtCheckpoint = 0;
   }
