@@ -60,7 +60,8 @@ export type LockCommand =
   /** `message` is the number of the client's newest message that was processed before this one or is this one */
   | { kind: "lock"; session: string; request: string; spec: LockSpec; handle: string; message: number }
   | { kind: "cancel"; session: string; request: string; message: number }
-  | { kind: "unlock"; handle: string }
+  /** `by`: the session that asks, if any; another session that owns the lock is told that it is gone */
+  | { kind: "unlock"; handle: string; by?: string }
   /** keep-alive of the session and renewal of what it holds; `seen` is the newest grant number it knows */
   | { kind: "renew"; session: string; seen: number; held: HeldClaim; message: number }
   | { kind: "renewHandle"; handle: string; durationMs: number | null }
@@ -99,6 +100,7 @@ export type LockFailure =
 export interface Blocker {
   object: string;
   holder: Holder;
+  session: string;
   token: number | null;
   sinceMs: number;
   state: TicketState;
@@ -109,7 +111,16 @@ export type TicketState = "entering" | "waiting" | "locked" | "unlocking";
 /** Pushed to a session that is not the one whose command is being answered, or later than its answer. */
 export type LockEffect =
   | { kind: "locked"; grant: Grant }
-  | { kind: "lockfailed"; session: string; request: string; code: LockFailure; message: string }
+  | {
+      kind: "lockfailed";
+      session: string;
+      request: string;
+      code: LockFailure;
+      message: string;
+      blockers?: readonly Blocker[];
+      /** where the ticket stood in the queue when it failed */
+      position?: number;
+    }
   /** the duration is over; after `leftMs` the lock goes to the next */
   | { kind: "unlocking"; session: string; request: string; token: number; leftMs: number; reason: LossReason }
   | { kind: "unlocked"; session: string; request: string; token: number; reason: LossReason }
@@ -227,4 +238,25 @@ export interface LockStatistics {
   sessions: number;
   lastToken: number;
   lastNumber: number;
+}
+
+/** One step of a deadlock: the waiter, the object it waits for, and who is in its way there. */
+export interface WaitEdge {
+  waiter: TicketView;
+  object: string;
+  holder: TicketView;
+}
+
+/** Who holds an object and who waits for it. */
+export interface WhyView {
+  /** the first ones, in ticket order */
+  holders: readonly TicketView[];
+  holdersTotal: number;
+  /** the first ones, in ticket order */
+  waiters: readonly TicketView[];
+  waitersTotal: number;
+  /** a lock-delay keeps the object free until then */
+  delayUntilMs: number | null;
+  /** the deadlock that one of the waiters shown is part of; empty: none */
+  cycle: readonly WaitEdge[];
 }
