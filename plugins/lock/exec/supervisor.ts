@@ -34,7 +34,11 @@ export async function main(): Promise<void> {
   say(SUPERVISOR_SAYS.ready);
   const orphaned = watch();
   if (orphaned === null) return;
-  await killUntilGone(orphaned.group);
+  const gone = await killUntilGone(orphaned.group);
+  if (gone && orphaned.release !== null) {
+    const { releaseOrphanedLock } = await import("./release.ts");
+    await releaseOrphanedLock(orphaned.release);
+  }
 }
 
 /** Waits for orders and deadlines. Returns what to end when the wrapper died, null when all is done. */

@@ -1,0 +1,114 @@
+/** `lockd exec OBJECT… -- CMD ARG…`: joins the client library's lock with the guard of a command. */
+import { basename } from "node:path";
+import { reportError } from "../../../src/cli/report-error.ts";
+import type { CommandContext } from "../../../src/cli/types.ts";
+import { connect, type LockdClient } from "../../../src/client/client.ts";
+import type { Lock } from "../../../src/client/lock.ts";
+import type { LockOptions } from "../../../src/client/lock-options.ts";
+import { asLockdError, assert, LockdError } from "../../../src/errors.ts";
+import { bootTimeMs } from "../../../src/system/bootTimer.ts";
+import { softwareVersion } from "../../../src/version.ts";
+import type { OnLost } from "../exec/guardedChild.ts";
+import { readInheritance } from "../exec/inheritance.ts";
+import { runGuarded } from "../exec/run.ts";
+import { explainRefusal } from "./not-obtained.ts";
+import { userName } from "./with-client.ts";
+
+/** The goodbye is a courtesy to the server: what was held is released before it. */
+const CLOSE_MS_MAX = 300;
+
+export async function run(context: CommandContext): Promise<number> {
+  try {
+    return await runCommand(context);
+  } catch (error) {
+    const code = context.values.numberOrNull("error-exit");
+    if (code === null) throw error;
+    const { text } = reportError(error, { json: context.out.json, stack: false });
+    process.stderr.write(text);
+    return code;
+  }
+}
+
+async function runCommand(context: CommandContext): Promise<number> {
+  // before anything installs signal handlers
+  const inheritance = readInheritance();
+  const { values, positionals: objects, child: argv } = context;
+  const request = lockRequest(context);
+  const servers = values.list("connect");
+  let client: LockdClient | null = null;
+  try {
+    return await runGuarded<Lock>({
+      argv,
+      onLost: onLostOf(values.string("on-lost")),
+      unlockDurationMs: values.number("unlock-duration"),
+      inheritance,
+      warn: (sentence) => context.out.warn(sentence),
+      acquire: async (signal) => {
+        const waitMs = values.numberOrNull("wait");
+        const startMs = bootTimeMs();
+        client = await connect({
+          servers,
+          wait: waitMs,
+          signal,
+          name: userName(),
+          program: `lockd exec ${basename(argv[0] ?? "")}`,
+          software: `lockd ${await softwareVersion()}`,
+        });
+        const leftMs = waitMs === null ? null : Math.max(0, Math.round(waitMs - (bootTimeMs() - startMs)));
+        return client.lock(objects, { ...request, wait: leftMs, signal });
+      },
+      order: (lock) => ({
+        environment: {
+          LOCKD_OBJECT: objects.join("\n"),
+          LOCKD_TOKEN: String(lock.token),
+          LOCKD_HANDLE: lock.handle,
+          LOCKD_DEADLINE: String(Math.floor(lock.deadline)),
+        },
+        release: { handle: lock.handle, servers },
+      }),
+    });
+  } catch (error) {
+    throw explainRefusal(asLockdError(error));
+  } finally {
+    await closeWithin(client, CLOSE_MS_MAX);
+  }
+}
+
+/** What is asked for, but for the wait. Throws LockdError `usage` for flags that exclude each other. */
+function lockRequest(context: CommandContext): LockOptions {
+  const { values, environment } = context;
+  const shared = values.boolean("shared");
+  const permits = values.numberOrNull("permits");
+  const count = values.number("count");
+  if (shared && permits !== null) throw new LockdError("usage", "exec: --shared and --permits exclude each other");
+  if (permits === null && values.given("count")) throw new LockdError("usage", "exec: --count needs --permits");
+  if (permits !== null && count > permits) throw new LockdError("usage", `exec: --count ${count} is more than --permits ${permits}`);
+  const outer = environment["LOCKD_HANDLE"];
+  return {
+    mode: permits !== null ? "semaphore" : shared ? "shared" : "exclusive",
+    ...(permits === null ? {} : { permits, count }),
+    duration: values.number("duration"),
+    unlockDuration: values.number("unlock-duration"),
+    lockDelay: values.number("lock-delay"),
+    value: values.stringOrNull("value"),
+    // a wait in a circle would have no end
+    detectDeadlock: true,
+    parents: outer === undefined || outer === "" ? undefined : [outer],
+    commandLine: values.boolean("share-command") ? context.child.join(" ") : undefined,
+  };
+}
+
+function onLostOf(word: string): OnLost {
+  assert(word === "term" || word === "kill" || word === "ignore", "--on-lost is one of its choices");
+  return word;
+}
+
+async function closeWithin(client: LockdClient | null, limitMs: number): Promise<void> {
+  if (client === null) return;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, limitMs);
+  });
+  await Promise.race([client.close(), late]);
+  clearTimeout(timer);
+}
