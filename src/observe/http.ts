@@ -43,6 +43,8 @@ export async function startHttp(options: HttpServerOptions): Promise<HttpServer>
       maxRequestBodySize: BODY_BYTES_MAX,
       idleTimeout: options.idleSeconds ?? 10,
       development: false,
+      // without this line `development: false` shares the port with any other process that does the same
+      reusePort: false,
       fetch: async (request, self) => {
         if (self.pendingRequests > requestsMax) {
           return errorAnswer(new LockdError("overflow", `serve request: ${requestsMax} others are under way`));

@@ -2,6 +2,7 @@
  * How one log line looks, as text for people and as JSON for programs: pure functions of the line.
  * Owns escaping and redaction; knows no file and no level threshold.
  */
+import { printable } from "../text.ts";
 import type { LogFields, LogLevel } from "./types.ts";
 
 export interface LogLine {
@@ -13,26 +14,13 @@ export interface LogLine {
 
 const REDACTED = "[redacted]";
 const SECRET_WORDS = new Set(["handle", "secret", "password", "authorization"]);
-/** Everything that could end a line, move the cursor, or turn text around on a terminal. */
-const CONTROL = /[\p{Cc}\p{Cs}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 const CONTROL_AFTER_JSON = /[\u007f-\u009f\u2028\u2029]/g;
-const BARE_VALUE = /^[^\s"'=\\]+$/u;
+const BARE_VALUE = /^[^\s"'=]+$/u;
 
 /** Secrets must not reach a log: whether any word of `userSecret`, `auth-handle`, … is a secret's name. */
 export function isSecretField(name: string): boolean {
   const words = name.replace(/([a-z0-9])([A-Z])/g, "$1 $2").toLowerCase().split(/[^a-z0-9]+/);
   return words.some((word) => SECRET_WORDS.has(word));
-}
-
-/** Text on one line: what is no plain character is written as an escape, so that it cannot forge a line. */
-export function escapeControls(text: string): string {
-  return text.replace(CONTROL, (character) => {
-    if (character === "\n") return "\\n";
-    if (character === "\r") return "\\r";
-    if (character === "\t") return "\\t";
-    const code = character.codePointAt(0) ?? 0;
-    return code <= 0xff ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`;
-  });
 }
 
 /** One JSON object and a newline: time, level, msg, then the fields in their order. */
@@ -79,23 +67,21 @@ export function formatText(line: LogLine, paint: "plain" | "coloured"): string {
     if (value === undefined) continue;
     if (name === "stack" && typeof value === "string") {
       // the indent of every line keeps it apart from real lines, which begin with a time
-      stack = value.split("\n").map((part) => `    ${escapeControls(part).trim()}\n`).join("");
+      stack = value.split("\n").map((part) => `    ${printable(part).trim()}\n`).join("");
       continue;
     }
     fields.push(colour(DIM, `${textName(name)}=`) + textValue(name, value));
   }
   const level = colour(COLOURS[line.level], line.level.toUpperCase().padEnd(5));
-  const msg = escapeControls(line.msg).padEnd(fields.length === 0 ? 0 : 22);
+  const msg = printable(line.msg).padEnd(fields.length === 0 ? 0 : 22);
   return `${[line.date.toISOString(), level, msg, ...fields].join(" ")}\n${stack}`;
 }
 
-const textName = (name: string): string => escapeControls(name).replace(/[\s"=\\]/g, "_");
+const textName = (name: string): string => printable(name).replace(/[\s"=]/g, "_");
 
 function textValue(name: string, value: string | number | boolean | null): string {
   if (value !== null && isSecretField(name)) return REDACTED;
   const text = String(value);
-  const escaped = escapeControls(text);
-  if (escaped === text && BARE_VALUE.test(text)) return text;
-  // only quotes and backslashes of the value itself are doubled, not those of its escapes
-  return `"${escapeControls(text.replace(/["\\]/g, "\\$&"))}"`;
+  const shown = printable(text);
+  return shown === text && BARE_VALUE.test(text) ? text : `"${shown.replaceAll('"', '\\"')}"`;
 }

@@ -22,10 +22,10 @@ export interface LogSink {
   /** Writes what is queued before it returns, for a process that ends at once. It may block. */
   flushNow(): void;
   /**
-   * Opens the file anew, after its rotation. Resolves to whether there was a file to reopen; throws
+   * Opens the file anew, after its rotation. Returns whether there was a file to reopen; throws
    * LockdError `config` when it cannot be opened, and goes on with the old one.
    */
-  reopen(): Promise<boolean>;
+  reopen(): boolean;
 }
 
 export interface LogSinkOptions {
@@ -64,6 +64,8 @@ class FdSink implements LogSink {
   readonly #options: LogSinkOptions;
   readonly #queueBytesMax: number;
   #fd: number;
+  /** descriptors that were replaced and wait to be closed */
+  readonly #retired: number[] = [];
   #queue: Buffer[] = [];
   #queuedBytes = 0;
   #lostLines = 0;
@@ -116,18 +118,22 @@ class FdSink implements LogSink {
     }
   }
 
-  async reopen(): Promise<boolean> {
+  reopen(): boolean {
     if (this.#options.file === null) return false;
     const fresh = openAppending(this.#options.file);
-    const old = this.#fd;
+    this.#retired.push(this.#fd);
     this.#fd = fresh;
-    // a write under way still uses the old descriptor: closing it now could hit a reused number
-    if (this.#writing) await new Promise<void>((resolve) => this.#idle.push(resolve));
-    close(old, () => {});
+    if (!this.#writing) this.#closeRetired();
     return true;
   }
 
+  /** Only while no write is under way: it would go on with a number that may belong to another file. */
+  #closeRetired(): void {
+    for (const fd of this.#retired.splice(0)) close(fd, () => {});
+  }
+
   #next(): void {
+    this.#closeRetired();
     if (this.#queue.length === 0) {
       this.#writing = false;
       const waiting = this.#idle;
@@ -139,27 +145,29 @@ class FdSink implements LogSink {
     this.#queue = [];
     this.#queuedBytes = 0;
     const reported = this.#lostLines;
-    if (reported > 0) parts.unshift(Buffer.from(this.#options.lost(reported, this.#lostReason)));
-    if (this.#torn) parts.unshift(Buffer.from("\n"));
-    this.#put(this.#fd, Buffer.concat(parts), 0, (written) => {
-      if (written) this.#lostLines -= reported;
+    const head = (this.#torn ? "\n" : "") + (reported > 0 ? this.#options.lost(reported, this.#lostReason) : "");
+    const headBytes = Buffer.byteLength(head);
+    const bytes = Buffer.concat([Buffer.from(head), ...parts]);
+    this.#put(this.#fd, bytes, 0, (end, failure) => {
+      if (end >= headBytes) this.#lostLines -= reported;
+      // the head is no line of anybody: it is made anew when there is room
+      if (failure !== null) this.#lose(bytes.subarray(Math.max(end, headBytes)), failure);
       this.#next();
     });
   }
 
-  /** Writes `bytes` from `start` on, in as many pieces as it takes. */
-  #put(fd: number, bytes: Buffer, start: number, done: (written: boolean) => void): void {
+  /** Writes `bytes` from `start` on, in as many pieces as it takes; `done` gets how far it came. */
+  #put(fd: number, bytes: Buffer, start: number, done: (end: number, failure: string | null) => void): void {
     write(fd, bytes, start, bytes.length - start, null, (error, count) => {
       if ((error === null || error === undefined) && count > 0) {
         const end = start + count;
         this.#torn = bytes[end - 1] !== 0x0a;
         if (end < bytes.length) this.#put(fd, bytes, end, done);
-        else done(true);
+        else done(end, null);
       } else if (error === null || error === undefined || error.code === "EAGAIN") {
         setTimeout(() => this.#put(fd, bytes, start, done), RETRY_MS);
       } else {
-        this.#lose(bytes.subarray(start), reasonOf(error));
-        done(false);
+        done(start, reasonOf(error));
       }
     });
   }

@@ -40,7 +40,7 @@ export interface Logging {
   /** See LogSink.flushNow. */
   flushNow(): void;
   /** See LogSink.reopen. */
-  reopen(): Promise<boolean>;
+  reopen(): boolean;
 }
 
 /** Colour only on a terminal, and not when NO_COLOR is set to anything but nothing (no-color.org). */

@@ -229,7 +229,7 @@ class ServerProcess {
   async #reload(): Promise<void> {
     const { logger } = this.#logging;
     try {
-      if (await this.#logging.reopen()) logger.info("log file reopened", { file: this.#settings.log.file });
+      if (this.#logging.reopen()) logger.info("log file reopened", { file: this.#settings.log.file });
       const after = await this.#options.loadConfig();
       const level = logLevelOf(after);
       const changed = level === this.#logging.level ? "nothing" : `log-level from ${this.#logging.level} to ${level}`;
