@@ -1,22 +1,17 @@
 /**
  * The client library's face: `connect`, locks, and the requests that look at or change a lock service.
- * Joins connection, session and plain requests; each of their rules lives in its own file.
+ * Only calls and their results; what runs behind them is runtime.ts.
  */
-import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
-import type { Clock, Timer, Timers } from "../clock/clock.ts";
+import type { Clock, Timers } from "../clock/clock.ts";
 import { portableClock, portableTimers } from "../clock/portable.ts";
-import { LockdError } from "../errors.ts";
-import type { Body, Frame } from "../wire/types.ts";
+import { assert, LockdError } from "../errors.ts";
 import { parseRenewedHandle, parseUnlocked } from "./answers.ts";
-import type { Channel, ClientIdentity, ServerIdentity } from "./channel.ts";
-import { Dialer } from "./dialer.ts";
+import type { ClientIdentity, ServerIdentity } from "./channel.ts";
 import { parseEndpoint } from "./endpoint.ts";
 import { type EventOptions, streamEvents } from "./event-stream.ts";
-import { LeaseClock } from "./lease-clock.ts";
-import { Link } from "./link.ts";
 import { callBack, Lock, LockState } from "./lock.ts";
-import { lockSpec, type LockOptions, waitMsOf } from "./lock-options.ts";
+import { type LockOptions, lockSpec, waitMsOf } from "./lock-options.ts";
 import {
   DEFAULTS,
   type EventBody,
@@ -29,9 +24,9 @@ import {
   type UnlockedBody,
   type WhyBody,
 } from "./protocol.ts";
-import { ConnectionBrokenError, type FrameSink, Requests, type RequestType } from "./requests.ts";
+import { ConnectionBrokenError } from "./requests.ts";
+import { Runtime } from "./runtime.ts";
 import { parseKicked, parseReleasing, parseSessionList, parseStatus, parseTicketList, parseWhy } from "./schemas.ts";
-import { Session } from "./session.ts";
 import type { Ticket } from "./ticket.ts";
 import { type Dial, dialTcp, type Resolve, resolveHost } from "./transport.ts";
 
@@ -76,89 +71,48 @@ export async function connect(options: ConnectOptions): Promise<LockdClient> {
   }
 }
 
-/** While a lock is held the clock is looked at this often: a suspended machine stops timers, but not leases. */
-const WATCH_MS = 500;
 const CONNECT_TIMEOUT_MS = 2000;
 const REQUEST_TIMEOUT_MS = 10_000;
-const CLOSE_MS_MAX = 2000;
 /** Beyond its own time limit, a request that waits at the server gets this much. */
 const ANSWER_SLACK_MS = 1000;
-const RETRY_MS = 50;
 const PAGE = 500;
 
+/** A client of a lock service: one connection at a time, one session, any number of locks. Made by `connect`. */
 export class LockdClient implements AsyncDisposable {
-  readonly #leaseClock: LeaseClock;
-  readonly #timers: Pick<Timers, "after">;
-  readonly #requestTimeoutMs: number;
-  readonly #requests: Requests;
-  readonly #session: Session;
-  readonly #link: Link;
-  #frameId = 0;
-  #nowMs: number;
-  #timer: Timer | null = null;
-  #timerDueMs = Number.POSITIVE_INFINITY;
-  /** loops that want a connection besides the session */
-  #followers = 0;
+  readonly #runtime: Runtime;
   #closed: Promise<void> | null = null;
-  #onIdle: (() => void) | null = null;
 
-  /** Use `connect`: it also waits for the connection. */
+  /** Use `connect`, which also waits for the connection. Throws LockdError `invalid` for a bad address. */
   constructor(options: ConnectOptions) {
     if (options.servers.length === 0) throw new LockdError("invalid", "connect: no server is named");
-    const servers = options.servers.map(parseEndpoint);
     const clock = options.clock ?? portableClock();
-    const timers = options.timers ?? portableTimers(clock);
-    const random = options.random ?? Math.random;
-    const nextFrameId = () => this.#nextFrameId();
-    this.#leaseClock = new LeaseClock(clock);
-    this.#nowMs = this.#leaseClock.now();
-    this.#timers = timers;
-    this.#requestTimeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
-    this.#requests = new Requests({ nextFrameId, timers });
-    this.#session = new Session(
-      {
-        nextFrameId,
-        send: (type, id, body) => this.#link.channel?.send(type, id, body),
-        reconnect: (reason) => this.#link.channel?.fail(reason),
-        newIdentity: () => ({ session: randomBytes(16).toString("base64url"), secret: new Uint8Array(randomBytes(32)) }),
-        random,
-        unreachable: () => this.#link.lastError,
-        idle: () => this.#onIdle?.(),
-      },
-      { graceMs: options.graceMs ?? DEFAULTS.graceMs },
-    );
-    const dialer = new Dialer({
-      servers,
+    this.#runtime = new Runtime({
+      servers: options.servers.map(parseEndpoint),
       identity: identityOf(options),
       connectTimeoutMs: options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
+      requestTimeoutMs: options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
+      graceMs: options.graceMs ?? DEFAULTS.graceMs,
+      clock,
+      timers: options.timers ?? portableTimers(clock),
+      random: options.random ?? Math.random,
       dial: options.dial ?? dialTcp,
       resolve: options.resolve ?? resolveHost,
-      leaseClock: this.#leaseClock,
-      timers,
-      random,
-      nextFrameId,
-    });
-    this.#link = new Link({
-      dialer,
-      leaseClock: this.#leaseClock,
-      timers,
-      owner: { connected: (channel) => this.#onConnected(channel), wanted: () => this.#wanted() },
     });
   }
 
   /** Finds a server within `waitMs` (at least one round, null: without end). Rejects as `connect`. */
   connected(waitMs: number | null, signal?: AbortSignal): Promise<void> {
-    return this.#link.connect(waitMs, signal);
+    return this.#runtime.link.connect(waitMs, signal);
   }
 
   /** Public id of this client's session, as listings show it. */
   get session(): string {
-    return this.#session.id;
+    return this.#runtime.session.id;
   }
 
   /** The server that this client is connected to at the moment. */
   get server(): ServerIdentity | null {
-    return this.#link.channel?.server ?? null;
+    return this.#runtime.link.channel?.server ?? null;
   }
 
   // Locks.
@@ -175,13 +129,13 @@ export class LockdClient implements AsyncDisposable {
       const spec = lockSpec(objects, options);
       const waitMs = waitMsOf(options);
       const { signal, onQueue } = options;
-      this.#mustBeOpen();
+      this.#runtime.mustBeOpen();
       if (signal?.aborted === true) throw cancelled(spec.objects, signal);
-      if (this.#link.channel?.congested === true) {
+      if (this.#runtime.link.channel?.congested === true) {
         throw new LockdError("overflow", `lock ${spec.objects.join(", ")}: too much waits to be sent`);
       }
       let abort: (() => void) | null = null;
-      const ticket = this.#session.lock(
+      const ticket = this.#runtime.session.lock(
         spec,
         waitMs,
         {
@@ -197,17 +151,17 @@ export class LockdClient implements AsyncDisposable {
             if (onQueue !== undefined) callBack(() => onQueue(position));
           },
         },
-        this.#leaseClock.now(),
+        this.#runtime.leaseClock.now(),
       );
       if (signal !== undefined) {
         abort = () => {
-          this.#session.cancel(ticket, cancelled(spec.objects, signal), this.#leaseClock.now());
-          this.#arm();
+          this.#runtime.session.cancel(ticket, cancelled(spec.objects, signal), this.#runtime.leaseClock.now());
+          this.#runtime.arm();
         };
         signal.addEventListener("abort", abort);
       }
-      this.#link.wake();
-      this.#arm();
+      this.#runtime.link.wake();
+      this.#runtime.arm();
     });
   }
 
@@ -215,12 +169,12 @@ export class LockdClient implements AsyncDisposable {
     const state = new LockState(ticket.deadlineMs);
     ticket.holder = state;
     const { grant } = ticket;
-    if (grant === null) throw new LockdError("failed", "hold lock: granted without a grant");
+    assert(grant !== null, "what is held was granted");
     return new Lock(grant, state, {
-      check: () => this.#check(),
+      check: () => this.#runtime.check(),
       release: () => {
-        this.#session.release(ticket, this.#leaseClock.now());
-        this.#arm();
+        this.#runtime.session.release(ticket, this.#runtime.leaseClock.now());
+        this.#runtime.arm();
       },
     });
   }
@@ -228,7 +182,7 @@ export class LockdClient implements AsyncDisposable {
   /** Releases or withdraws by handle, whoever owns it. Rejects with `notheld` or `lost`. */
   async unlockHandle(handle: string): Promise<UnlockedBody> {
     let tries = 0;
-    return this.#askAgain("UNLOCK", () => {
+    return this.#runtime.askAgain("UNLOCK", () => {
       tries += 1;
       return { handle };
     }).then(parseUnlocked, (error: unknown) => {
@@ -240,7 +194,7 @@ export class LockdClient implements AsyncDisposable {
 
   /** Renews one lock by its handle, `durationMs` changes its duration. Rejects with `lost` or `notheld`. */
   async renewHandle(handle: string, durationMs?: number): Promise<RenewedHandleBody> {
-    return parseRenewedHandle(await this.#askAgain("RENEW", () => ({ handle, duration: durationMs })));
+    return parseRenewedHandle(await this.#runtime.askAgain("RENEW", () => ({ handle, duration: durationMs })));
   }
 
   // Looking at the service.
@@ -249,7 +203,7 @@ export class LockdClient implements AsyncDisposable {
   async *list(prefix = ""): AsyncGenerator<TicketBody, void, undefined> {
     let after: readonly [string, number] | null = null;
     do {
-      const page = parseTicketList(await this.#ask("LISTTICKETS", { prefix, after, limit: PAGE }));
+      const page = parseTicketList(await this.#runtime.ask("LISTTICKETS", { prefix, after, limit: PAGE }));
       yield* page.tickets;
       after = page.next;
     } while (after !== null);
@@ -257,17 +211,17 @@ export class LockdClient implements AsyncDisposable {
 
   /** Who holds the object, who waits, its recent history, and a deadlock that it is part of. */
   async why(object: string): Promise<WhyBody> {
-    return parseWhy(await this.#ask("WHY", { object }));
+    return parseWhy(await this.#runtime.ask("WHY", { object }));
   }
 
   async status(): Promise<StatusBody> {
-    return parseStatus(await this.#ask("STATUS", {}));
+    return parseStatus(await this.#runtime.ask("STATUS", {}));
   }
 
   async *sessions(): AsyncGenerator<SessionBody, void, undefined> {
     let after: string | null = null;
     do {
-      const page = parseSessionList(await this.#ask("SESSIONS", { after, limit: PAGE }));
+      const page = parseSessionList(await this.#runtime.ask("SESSIONS", { after, limit: PAGE }));
       yield* page.sessions;
       after = page.next;
     } while (after !== null);
@@ -275,35 +229,34 @@ export class LockdClient implements AsyncDisposable {
 
   /** The history, and with `follow` what happens from then on, over broken connections without gap or repetition. */
   async *events(options: EventOptions = {}): AsyncGenerator<EventBody, void, undefined> {
-    this.#followers += 1;
+    const { link, requests } = this.#runtime;
+    const waitMs = options.follow === true ? null : 0;
     try {
       yield* streamEvents(
         {
-          ask: (body, sink) => this.#ask("EVENTS", body, { sink }),
-          forget: (sink) => this.#requests.forget(sink),
-          retry: (_error, signal) => this.#link.connect(options.follow === true ? null : 0, signal),
+          ask: (body, sink) => this.#runtime.ask("EVENTS", body, { sink }),
+          forget: (sink) => requests.forget(sink),
+          retry: (signal) => link.connect(waitMs, signal),
         },
         options,
       );
     } catch (error) {
       if (options.signal?.aborted !== true) throw error;
-    } finally {
-      this.#followers -= 1;
     }
   }
 
   /** Resolves when nobody holds the object; rejects with `timedout` after `waitMs` (null: never). */
   async waitFree(object: string, waitMs: number | null, signal?: AbortSignal): Promise<void> {
-    const untilMs = waitMs === null ? Number.POSITIVE_INFINITY : this.#leaseClock.fresh() + waitMs;
+    const untilMs = waitMs === null ? Number.POSITIVE_INFINITY : this.#runtime.leaseClock.fresh() + waitMs;
     for (;;) {
-      const leftMs = waitMs === null ? null : Math.max(0, Math.round(untilMs - this.#leaseClock.fresh()));
+      const leftMs = waitMs === null ? null : Math.max(0, Math.round(untilMs - this.#runtime.leaseClock.fresh()));
       const timeoutMs = leftMs === null ? Number.MAX_SAFE_INTEGER : leftMs + ANSWER_SLACK_MS;
       try {
-        await unlessAborted(this.#ask("WAITFREE", { object, wait: leftMs }, { timeoutMs }), signal);
+        await unlessAborted(this.#runtime.ask("WAITFREE", { object, wait: leftMs }, { timeoutMs }), signal);
         return;
       } catch (error) {
-        if (!(error instanceof ConnectionBrokenError) || this.#leaseClock.fresh() >= untilMs) throw error;
-        await this.#link.connect(leftMs, signal);
+        if (!(error instanceof ConnectionBrokenError) || this.#runtime.leaseClock.fresh() >= untilMs) throw error;
+        await this.#runtime.link.connect(leftMs, signal);
       }
     }
   }
@@ -311,145 +264,28 @@ export class LockdClient implements AsyncDisposable {
   // Changing the service.
 
   /** Takes a lock away from its holder, named by the exact token. Rejects with `notfound` when that is not held. */
-  async releaseByForce(object: string, token: number, reason?: string): Promise<ReleasingBody> {
-    return parseReleasing(await this.#askOnce("RELEASE", { object, token, reason }));
+  async release(object: string, token: number, reason?: string): Promise<ReleasingBody> {
+    return parseReleasing(await this.#runtime.askOnce("RELEASE", { object, token, reason }));
   }
 
   /** Ends a session and takes away all that it holds. Rejects with `notfound`. */
   async kick(session: string, reason?: string): Promise<KickedBody> {
-    return parseKicked(await this.#askOnce("KICK", { session, reason }));
+    return parseKicked(await this.#runtime.askOnce("KICK", { session, reason }));
   }
 
   // The end.
 
   /**
-   * Releases what is held, withdraws what waits, says goodbye and ends the connection; within two
+   * Releases what is held, withdraws what waits, says goodbye and ends the connection; within four
    * seconds whatever the server does. Detached locks stay. Never rejects.
    */
   close(): Promise<void> {
-    this.#closed ??= this.#close();
+    this.#closed ??= this.#runtime.close();
     return this.#closed;
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
-  }
-
-  async #close(): Promise<void> {
-    this.#session.releaseAll(this.#leaseClock.now());
-    if (this.#session.active) await this.#idleWithin(CLOSE_MS_MAX);
-    const channel = this.#link.channel;
-    if (channel !== null && this.#session.opened) {
-      const farewell = this.#requests.ask(channel, "GOODBYE", { session: this.#session.id }, CLOSE_MS_MAX);
-      // the session ends by its grace when nobody hears the goodbye
-      await farewell.catch(() => undefined);
-    }
-    this.#link.close();
-    this.#timer?.cancel();
-    this.#timer = null;
-  }
-
-  #idleWithin(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.#timers.after(ms, resolve);
-      this.#onIdle = () => {
-        timer.cancel();
-        resolve();
-      };
-    });
-  }
-
-  #mustBeOpen(): void {
-    if (this.#closed !== null) throw new LockdError("cancelled", "use client: it was closed");
-  }
-
-  // Plain requests.
-
-  async #ask(type: RequestType, body: Body, options: { timeoutMs?: number; sink?: FrameSink | null } = {}): Promise<Body> {
-    this.#mustBeOpen();
-    const channel = await this.#link.ensure();
-    const answer = this.#requests.ask(channel, type, body, options.timeoutMs ?? this.#requestTimeoutMs, options.sink);
-    this.#arm();
-    return answer;
-  }
-
-  /** For what may be done twice without harm: asked again when the connection breaks, within the time of one request. */
-  async #askAgain(type: RequestType, body: () => Body): Promise<Body> {
-    const untilMs = this.#leaseClock.fresh() + this.#requestTimeoutMs;
-    for (;;) {
-      try {
-        return await this.#ask(type, body());
-      } catch (error) {
-        const leftMs = untilMs - this.#leaseClock.fresh();
-        if (!(error instanceof ConnectionBrokenError) || leftMs <= RETRY_MS) throw error;
-        await this.#link.connect(leftMs);
-      }
-    }
-  }
-
-  /** For what must not be done twice: when the connection breaks after it was sent, the outcome is open. */
-  async #askOnce(type: RequestType, body: Body): Promise<Body> {
-    try {
-      return await this.#ask(type, body);
-    } catch (error) {
-      if (!(error instanceof ConnectionBrokenError)) throw error;
-      throw new LockdError("unknown", `ask ${type}: it may or may not have been done: ${error.message}`, { cause: error });
-    }
-  }
-
-  // Connection and time.
-
-  #nextFrameId(): number {
-    this.#frameId += 1;
-    return this.#frameId;
-  }
-
-  #wanted(): boolean {
-    return this.#session.active || (this.#followers > 0 && this.#requests.active);
-  }
-
-  #onConnected(channel: Channel): void {
-    channel.attach({
-      received: () => {
-        this.#check();
-      },
-      frame: (frame: Frame) => {
-        if (!this.#requests.frame(frame)) this.#session.frame(frame, this.#nowMs);
-      },
-      handled: () => this.#arm(),
-      closed: (reason) => {
-        this.#session.disconnected();
-        this.#link.lost(reason);
-        this.#requests.disconnected(reason);
-      },
-    });
-    this.#session.connected(this.#leaseClock.now());
-    this.#arm();
-  }
-
-  /** Looks at the clock before anything is said to be held. */
-  #check(): number {
-    this.#nowMs = this.#leaseClock.fresh();
-    if (this.#session.dueMs <= this.#nowMs) this.#session.tick(this.#nowMs);
-    return this.#nowMs;
-  }
-
-  #arm(): void {
-    const channel = this.#link.channel;
-    let dueMs = this.#session.dueMs;
-    if (channel !== null && channel.dueMs < dueMs) dueMs = channel.dueMs;
-    if (dueMs >= this.#timerDueMs || this.#link.closed) return;
-    const nowMs = this.#leaseClock.now();
-    if (this.#session.holding) dueMs = Math.min(dueMs, nowMs + WATCH_MS);
-    this.#timer?.cancel();
-    this.#timerDueMs = dueMs;
-    this.#timer = this.#timers.after(Math.max(0, dueMs - nowMs), () => {
-      this.#timerDueMs = Number.POSITIVE_INFINITY;
-      this.#timer = null;
-      const atMs = this.#check();
-      this.#link.channel?.tick(atMs);
-      this.#arm();
-    });
   }
 }
 

@@ -30,6 +30,12 @@ export class LockFailedError extends LockdError {
  */
 export type LostReason = "expired" | "forced" | "revoked" | "unreachable";
 
+/** The server's word for it as the client's. */
+export function lostReason(reason: string): LostReason {
+  if (reason === "timedout") return "expired";
+  return reason === "forced" || reason === "kicked" ? "forced" : "revoked";
+}
+
 const LOST_SENTENCES: Readonly<Record<LostReason, string>> = {
   expired: "its duration ended before a renewal was confirmed",
   forced: "it was released by force",

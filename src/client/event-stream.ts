@@ -28,7 +28,7 @@ export interface EventSource {
   ask(body: Body, sink: FrameSink | null): Promise<Body>;
   forget(sink: FrameSink): void;
   /** resolves when another try makes sense; rejects when none does */
-  retry(error: LockdError, signal: AbortSignal | undefined): Promise<void>;
+  retry(signal: AbortSignal | undefined): Promise<void>;
 }
 
 /**
@@ -59,7 +59,7 @@ export async function* streamEvents(source: EventSource, options: EventOptions):
         yield event;
         from = event.id + 1;
       }
-      if (queue.broken !== null) await source.retry(queue.broken, signal);
+      if (queue.broken !== null) await source.retry(signal);
     } finally {
       if (queue !== null) source.forget(queue);
     }
@@ -88,7 +88,7 @@ async function askPage(
       return page;
     } catch (error) {
       if (!(error instanceof ConnectionBrokenError)) throw error;
-      await source.retry(error, signal);
+      await source.retry(signal);
     }
   }
   return null;

@@ -44,8 +44,11 @@ export class Requests {
     this.#timers = options.timers;
   }
 
-  get active(): boolean {
-    return this.#asked.size > 0 || this.#sinks.size > 0;
+  /** Whether somebody is fed by the connection, or waits for an answer that will feed him. */
+  get following(): boolean {
+    if (this.#sinks.size > 0) return true;
+    for (const asked of this.#asked.values()) if (asked.sink !== null) return true;
+    return false;
   }
 
   /**
