@@ -2,17 +2,16 @@
  * Exclusive use of a data directory by one process, by flock(2): the kernel lets go when the process
  * ends, however it ends. Knows nothing of what the directory holds.
  */
-import { dlopen, read } from "bun:ffi";
+import { read } from "bun:ffi";
 import { closeSync, ftruncateSync, openSync, readFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { openLibc } from "../clock/libc.ts";
 import { LockdError } from "../errors.ts";
 
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 const EWOULDBLOCK = 11;
 const EINTR = 4;
-
-const LIBC_NAMES = ["libc.so.6", "libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1"] as const;
 
 export interface DirectoryLock {
   release(): void;
@@ -81,7 +80,10 @@ function holderOf(directory: string): string {
 }
 
 function flock(descriptor: number, operation: number): number {
-  const libc = openLibc();
+  const libc = openLibc({
+    flock: { args: ["i32", "i32"], returns: "i32" },
+    __errno_location: { args: [], returns: "ptr" },
+  } as const);
   try {
     for (;;) {
       if (libc.symbols.flock(descriptor, operation) === 0) return 0;
@@ -92,22 +94,6 @@ function flock(descriptor: number, operation: number): number {
   } finally {
     libc.close();
   }
-}
-
-function openLibc() {
-  const symbols = {
-    flock: { args: ["i32", "i32"], returns: "i32" },
-    __errno_location: { args: [], returns: "ptr" },
-  } as const;
-  let failure: unknown;
-  for (const name of LIBC_NAMES) {
-    try {
-      return dlopen(name, symbols);
-    } catch (error) {
-      failure = error;
-    }
-  }
-  throw new LockdError("failed", "load libc: no known name of it can be opened", { cause: failure });
 }
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

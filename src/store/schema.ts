@@ -61,6 +61,7 @@ export function openDatabase(path: string, mintDirectoryId: () => string): { dat
   try {
     database = connect(path);
     const version = checkFormat(database, path);
+    useWal(database, path);
     if (version < FORMAT_VERSION) migrate(database, version, mintDirectoryId);
     return { database, directoryId: readDirectoryId(database, path) };
   } catch (error) {
@@ -93,9 +94,16 @@ export function checkFormat(database: Database, path: string): number {
   return version;
 }
 
+/** Kept in the file from then on; a restored one comes without it. */
+function useWal(database: Database, path: string): void {
+  const row = database.query<{ journal_mode: string }, []>("PRAGMA journal_mode = WAL").get();
+  if (row?.journal_mode === "wal") return;
+  throw new LockdError("config", `open store ${path}: the file system does not allow a write-ahead log`, {
+    hint: "put the data directory on a local disk",
+  });
+}
+
 function migrate(database: Database, version: number, mintDirectoryId: () => string): void {
-  // Set outside of the transaction, and kept in the file from then on.
-  database.run("PRAGMA journal_mode = WAL");
   database.transaction(() => {
     for (const step of MIGRATIONS.slice(version)) step(database);
     if (version === 0) writeMeta(database, "directoryId", mintDirectoryId());
@@ -104,7 +112,8 @@ function migrate(database: Database, version: number, mintDirectoryId: () => str
   })();
 }
 
-function readDirectoryId(database: Database, path: string): string {
+/** The identity of the store. Throws LockdError `corrupt` when it has none. */
+export function readDirectoryId(database: Database, path: string): string {
   const id = readMeta(database, path, "directoryId");
   if (id === null || !/^[0-9a-f]{32}$/.test(id)) {
     throw new LockdError("corrupt", `open store ${path}: it has no valid directory id`, { hint: REPAIR_HINT });

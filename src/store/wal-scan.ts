@@ -31,7 +31,12 @@ export function scanWal(bytes: Uint8Array): WalFinding {
   if (bytes.length < HEADER_BYTES) return { kind: "whole", endBytes: 0, frames: 0 };
   const log = new Log(bytes);
   // The header is synced before the first frame is written: with a bad one no frame may be readable.
-  if (!log.headerValid) return scanWithoutHeader(log);
+  if (!log.headerValid) {
+    // The byte order that the header names may be what was altered.
+    const commitsBehind = Math.max(commitsWithoutHeader(log), commitsWithoutHeader(log.inOtherByteOrder()));
+    if (commitsBehind > 0) return { kind: "altered", frame: 0, offsetBytes: 0, commitsBehind };
+    return { kind: "whole", endBytes: 0, frames: 0 };
+  }
 
   let chain = log.headerChecksum;
   let endBytes = HEADER_BYTES;
@@ -54,17 +59,14 @@ export function scanWal(bytes: Uint8Array): WalFinding {
   return { kind: "whole", endBytes, frames: framesCommitted };
 }
 
-function scanWithoutHeader(log: Log): WalFinding {
+/** Transactions that verify although the header does not, which therefore were there when it was valid. */
+function commitsWithoutHeader(log: Log): number {
+  if (log.frames === 0) return 0;
   log.adoptCycleOfFirstFrame();
-  let commitsBehind = 0;
-  if (log.frames > 0) {
-    const first = log.storedChecksum(0);
-    const valid = [log.headerChecksum, log.headerChecksumComputed].some((seed) => equal(log.chain(0, seed), first));
-    if (valid && log.isCommit(0)) commitsBehind += 1;
-    commitsBehind += countCommits(log, 0, first);
-  }
-  if (commitsBehind > 0) return { kind: "altered", frame: 0, offsetBytes: 0, commitsBehind };
-  return { kind: "whole", endBytes: 0, frames: 0 };
+  const first = log.storedChecksum(0);
+  const seeds = [log.headerChecksum, log.headerChecksumComputed];
+  const firstValid = seeds.some((seed) => equal(log.chain(0, seed), first));
+  return (firstValid && log.isCommit(0) ? 1 : 0) + countCommits(log, 0, first);
 }
 
 /** Commit frames behind the bad frame that verify from what their predecessor stores, or should store. */
@@ -90,6 +92,7 @@ const equal = (one: Checksum, other: Checksum): boolean => one[0] === other[0] &
 
 /** The fields of a log, read where they lie. */
 class Log {
+  readonly #bytes: Uint8Array;
   readonly #view: DataView;
   readonly #littleEndian: boolean;
   readonly #pageBytes: number;
@@ -99,12 +102,13 @@ class Log {
   readonly headerChecksum: Checksum;
   readonly headerChecksumComputed: Checksum;
 
-  constructor(bytes: Uint8Array) {
+  constructor(bytes: Uint8Array, littleEndian?: boolean) {
+    this.#bytes = bytes;
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const magic = this.#view.getUint32(0);
     const pageBytes = this.#view.getUint32(8);
     const pageBytesValid = pageBytes >= 512 && pageBytes <= 65_536 && (pageBytes & (pageBytes - 1)) === 0;
-    this.#littleEndian = magic !== MAGIC_BIG_ENDIAN;
+    this.#littleEndian = littleEndian ?? magic !== MAGIC_BIG_ENDIAN;
     this.#pageBytes = pageBytesValid ? pageBytes : PAGE_BYTES_DEFAULT;
     this.#salt = [this.#view.getUint32(16), this.#view.getUint32(20)];
     this.frames = Math.floor((bytes.length - HEADER_BYTES) / (FRAME_HEADER_BYTES + this.#pageBytes));
@@ -114,6 +118,10 @@ class Log {
       (magic === MAGIC_LITTLE_ENDIAN || magic === MAGIC_BIG_ENDIAN) &&
       pageBytesValid &&
       equal(this.headerChecksum, this.headerChecksumComputed);
+  }
+
+  inOtherByteOrder(): Log {
+    return new Log(this.#bytes, !this.#littleEndian);
   }
 
   offset(frame: number): number {

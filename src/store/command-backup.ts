@@ -1,0 +1,13 @@
+/** `lockd store backup FILE`. */
+import type { CommandModule } from "../cli/types.ts";
+import { assert } from "../errors.ts";
+import { backupStore } from "./backup.ts";
+
+export const storeBackup: CommandModule = {
+  async run({ out, values, positionals: [file] }) {
+    assert(file !== undefined, "backup has its positional");
+    const report = backupStore(values.string("data"), file);
+    await out.result({ ok: true, ...report }, `ok: wrote ${report.path}, ${report.bytes} bytes, checked`);
+    return 0;
+  },
+};

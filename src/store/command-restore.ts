@@ -1,0 +1,13 @@
+/** `lockd store restore FILE`. */
+import type { CommandModule } from "../cli/types.ts";
+import { assert } from "../errors.ts";
+import { restoreStore } from "./backup.ts";
+
+export const storeRestore: CommandModule = {
+  async run({ out, values, positionals: [file] }) {
+    assert(file !== undefined, "restore has its positional");
+    const report = restoreStore(file, values.string("data"));
+    await out.result({ ok: true, ...report }, `ok: restored ${report.path}, directory id ${report.directoryId}`);
+    return 0;
+  },
+};
