@@ -264,7 +264,7 @@ export class LockdClient implements AsyncDisposable {
   // Changing the service.
 
   /** Takes a lock away from its holder, named by the exact token. Rejects with `notfound` when that is not held. */
-  async release(object: string, token: number, reason?: string): Promise<ReleasingBody> {
+  async releaseByForce(object: string, token: number, reason?: string): Promise<ReleasingBody> {
     return parseReleasing(await this.#runtime.askOnce("RELEASE", { object, token, reason }));
   }
 
