@@ -1,11 +1,12 @@
 /** The commands that the core itself brings. Declarations only: their code is loaded when they run. */
+import { storeCommands } from "../store/commands.ts";
 import type { ProgramParts } from "./program-parts.ts";
 import type { CommandSpec } from "./types.ts";
 
 const GROUP = "Configuration and data";
 
 export function coreCommands(parts: ProgramParts): readonly CommandSpec[] {
-  return [configCommand(parts), pluginsCommand(parts)];
+  return [configCommand(parts), pluginsCommand(parts), storeCommands];
 }
 
 function configCommand(parts: ProgramParts): CommandSpec {
