@@ -87,7 +87,8 @@ class Parser {
       const flag = `-${word[at] ?? ""}`;
       const spec = this.#specs.find((candidate) => `-${candidate.short ?? ""}` === flag);
       if (spec === undefined) {
-        throw /^-[\d.]/.test(word) ? this.#wrong(`unknown flag ${shown(word)}`, DASH_HINT) : this.#unknown(flag);
+        // a whole word behind the dash was hardly meant as letters; it may be a secret, so it is not repeated
+        throw word.length > 2 ? this.#wrong(`unknown flag ${shown(flag)}`, DASH_HINT) : this.#unknown(flag);
       }
       const rest = word.slice(at + 1);
       if (spec.type !== "boolean" || rest.startsWith("=")) {

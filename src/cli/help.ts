@@ -55,7 +55,7 @@ export function commandHelp(found: FoundCommand, flags: CommandFlags): string {
     sections.push(listed("Flags:", [...rows, ["-h, --help", "show this help"]]));
   }
   if (spec.examples !== undefined && spec.examples.length > 0) {
-    const lines = spec.examples.map(([line, what]) => `${INDENT}${line}\n${INDENT}${INDENT}${INDENT}${what}`);
+    const lines = spec.examples.map(([line, what]) => `${INDENT}${line}${what === "" ? "" : `\n${INDENT}${INDENT}${INDENT}${what}`}`);
     sections.push([spec.examples.length === 1 ? "Example:" : "Examples:", ...lines].join("\n"));
   }
   return `lockd ${sections.join("\n\n")}\n`;

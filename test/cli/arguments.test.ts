@@ -96,7 +96,12 @@ describe("a flag", () => {
     expect(await usage(some, "-x")).toContain("unknown flag -x");
     expect(await usage(some, "--__proto__=1")).toContain("unknown flag --__proto__");
     expect(await usage(some, "--=x")).toContain("unknown flag --\n");
-    expect(await usage(some, "-5")).toContain("put the word after `--`");
+    for (const word of ["-55", "-1s", "-abcdefgh"]) {
+      const message = await usage(some, word);
+      expect(message).toContain(`unknown flag ${word.slice(0, 2)}\n`);
+      expect(message).toContain("put the word after `--`");
+      expect(message).not.toContain(word);
+    }
     expect(await usage(some, "--\u001b[2J")).toContain('unknown flag "--\\u{1b}[2J"');
   });
 

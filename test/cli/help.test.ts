@@ -16,7 +16,10 @@ const exec = command({
   ],
   options: ["connect"],
   childCommand: "required",
-  examples: [["lockd exec x -- true", "does it"]],
+  examples: [
+    ["lockd exec x -- true", "does it"],
+    ["lockd exec y -- true", ""],
+  ],
 });
 const hidden: CommandSpec = { ...command({ name: "internal" }), hidden: true };
 const plugins = [fakePlugin([exec, hidden])];
@@ -37,6 +40,7 @@ Locks:
 Configuration and data:
   config   write, check or show the configuration
   plugins  list plugins: name, version, origin, commands, dependencies
+  store    check, back up or restore a data directory
   store    check, back up or restore a data directory
 
 \`lockd COMMAND --help\` explains a command, \`lockd --version\` prints the version.
@@ -83,9 +87,10 @@ Flags:
                            (trace, debug, info, warn, error, silent; default info; LOCKD_LOG_LEVEL)
   -h, --help               show this help
 
-Example:
+Examples:
   lockd exec x -- true
       does it
+  lockd exec y -- true
 `,
     });
     expect(await run(["help", "exec"], { plugins })).toEqual(ended);

@@ -15,13 +15,16 @@ describe("output", () => {
   test("is written in the order of the calls, also when nobody waited", async () => {
     const taken: string[] = [];
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    let calls = 0;
     const out = output(async (data) => {
-      await gates[taken.length]?.promise;
+      calls += 1;
+      await gates[calls - 1]?.promise;
       taken.push(String(data));
     });
     const [first, second] = [out.write("a"), out.result({}, "b")];
     gates[1]?.resolve();
-    await Promise.resolve();
+    // far more turns than an unordered write would need
+    for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
     expect(taken).toEqual([]);
     gates[0]?.resolve();
     await Promise.all([first, second]);

@@ -72,6 +72,23 @@ describe("the process", () => {
     expect(ended.stdout).toMatch(/^lockd \d+\.\d+\.\d+ ok: \d+ commands, \d+ workers\n$/);
   });
 
+  test("reports what a command forgot to await, by the same rules", async () => {
+    const script = (body: string): string => `
+      const { runProgram } = await import(${JSON.stringify(new URL("../../src/cli/run.ts", import.meta.url).pathname)});
+      const { LockdError } = await import(${JSON.stringify(new URL("../../src/errors.ts", import.meta.url).pathname)});
+      const go = { name: "go", summary: "", load: async () => ({ run: async () => { ${body}; await new Promise((resolve) => setTimeout(resolve, 10_000)); return 0; } }) };
+      const plugin = { name: "fake", version: "1.0.0", requires: { lockd: "^1" }, commands: [go] };
+      process.exit(await runProgram({ args: ["go"], environment: {}, software: "1", defaultFile: null, plugins: [{ name: "fake", commandNames: ["go"], load: async () => plugin }], startServer: async () => 0 }));`;
+    const cases: readonly (readonly [body: string, code: number, stderr: string])[] = [
+      ['void Promise.reject(new LockdError("lost", "hold x: lost"))', 76, "lockd: hold x: lost\n"],
+      ['setTimeout(() => { throw new Error("oh"); }, 1)', 1, "lockd: oh\n  this was not expected; --log-level debug shows where\n"],
+    ];
+    for (const [body, code, stderr] of cases) {
+      const child = Bun.spawn([process.execPath, "-e", script(body)], { env: cleanEnvironment(), stdout: "pipe", stderr: "pipe", timeout: 20_000 });
+      expect([await child.exited, await new Response(child.stderr).text()]).toEqual([code, stderr]);
+    }
+  });
+
   test("never crashes or hangs on a command line, and ends with a code of the contract", async () => {
     const word = fc.oneof(
       fc.constantFrom("config", "plugins", "show", "check", "init", "help", "--", "-", "", "--json", "--help", "-h", "--version", "--config", "--config=/nonexistent", "--listen", "--listen=x:1", "--log-level", "debug", "--no-json", "--=", "-5", "-abc", "=", "__proto__"),

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { coreOptions } from "../../src/config/core-options.ts";
@@ -123,6 +123,22 @@ describe("the file", () => {
     expect((await failure(load({ defaultFile: folder }))).message).toEndWith("is a directory");
     expect((await failure(load({ defaultFile: file(new Uint8Array([0x61, 0x3d, 0x22, 0xff, 0x22])) }))).message).toEndWith("not UTF-8");
     expect((await failure(load({ defaultFile: file("#".repeat(1024 * 1024 + 1)) }))).message).toContain("larger than");
+  });
+
+  test("that this user may not read is passed over by client commands only, and only the default one", async () => {
+    const path = file('listen = "a:1"\n', "denied.toml");
+    chmodSync(path, 0);
+    const isRoot = process.getuid?.() === 0;
+    if (isRoot) process.seteuid?.(65_534);
+    try {
+      const passed = await load({ defaultFile: path, skipDeniedFile: true });
+      expect([passed.file, passed.core.get("listen")?.origin.kind]).toEqual([null, "default"]);
+      for (const changes of [{ defaultFile: path }, { flags: new Map([flag("config", path)]), skipDeniedFile: true }]) {
+        expect((await failure(load(changes))).message).toBe(`read configuration ${path}: permission denied`);
+      }
+    } finally {
+      if (isRoot) process.seteuid?.(0);
+    }
   });
 
   test("leaves the sections of plugins that are not loaded alone", async () => {
