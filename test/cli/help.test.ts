@@ -41,7 +41,6 @@ Configuration and data:
   config   write, check or show the configuration
   plugins  list plugins: name, version, origin, commands, dependencies
   store    check, back up or restore a data directory
-  store    check, back up or restore a data directory
 
 \`lockd COMMAND --help\` explains a command, \`lockd --version\` prints the version.
 
