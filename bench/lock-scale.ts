@@ -18,8 +18,11 @@ import { residentBytes, startLockd, type LockdServer } from "./peers/lockd.ts";
 const DEFAULTS = { rounds: 5, held: 100_000, waiting: 100_000, expiring: 10_000, sessions: 4, handoffs: 20 };
 type Options = { [K in keyof typeof DEFAULTS]: number };
 
-/** Requests of one session that are under way at one time. */
-const IN_FLIGHT = 256;
+/**
+ * Requests of one session that are under way at one time. Few, because the bystander stands in line
+ * behind all of them: it is to see pauses of the server, not the length of that line.
+ */
+const IN_FLIGHT = 32;
 const EXPIRING_DURATION_MS = 5000;
 const EXPIRING_GRACE_MS = 500;
 
@@ -138,7 +141,9 @@ async function lockMany(client: LockdClient, names: readonly string[], options: 
   await Promise.all(Array.from({ length: IN_FLIGHT }, lockOneByOne));
 }
 
-const namesOf = (prefix: string, count: number): string[] => Array.from({ length: count }, (_, place) => `${prefix}/${place}`);
+function namesOf(prefix: string, count: number): string[] {
+  return Array.from({ length: count }, (_, place) => `${prefix}/${place}`);
+}
 
 async function countPrefix(client: LockdClient, prefix: string): Promise<number> {
   let count = 0;

@@ -59,7 +59,7 @@ export function renderReport(report: Report): string {
     return cells;
   });
   const rounds = Math.max(0, ...report.rows.flatMap((row) => Object.values(row.samples).map((samples) => samples.length)));
-  return `${report.name}: medians of ${rounds} rounds\n${renderTable(head, rows)}`;
+  return `${report.name}: medians of ${rounds} round${rounds === 1 ? "" : "s"}\n${renderTable(head, rows)}`;
 }
 
 /** Prints the table and replaces the result file at once. Returns the path of the file. */

@@ -9,7 +9,8 @@ import { assert, LockdError } from "../../src/errors.ts";
 import { FRAME_BYTES_MAX, FrameDecoder, FrameEncoder } from "../../src/wire/frame.ts";
 import { clientHelloBody } from "../../src/wire/hello.ts";
 
-const PARALLEL = 128;
+/** connections at one time: enough to keep the server busy, few enough to leave room for a bystander */
+const PARALLEL = 64;
 
 /** Adds `count` waiters for `object`, in any order; resolves when the server has taken in the last. */
 export async function addCrowd(server: string, object: string, count: number): Promise<void> {
