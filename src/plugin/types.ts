@@ -50,6 +50,8 @@ export interface Host {
   /** name of this node (`--name`) */
   readonly nodeName: string;
   readonly software: string;
+  /** the address that others reach this node at; with port 0 the real one once the listener is open */
+  listenAddress(): string;
   /** the plugin's own section, complete and validated; keys as in its OptionSpecs */
   readonly config: Readonly<Record<string, OptionValue>>;
   readonly logger: Logger;

@@ -26,10 +26,11 @@ export function checkReadyFd(fd: number): void {
 export function tellReadyFd(fd: number): string | null {
   try {
     writeSync(fd, "\n");
-    // standard streams go on to serve as such
-    if (fd > 2) closeSync(fd);
     return null;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
+  } finally {
+    // standard streams go on to serve as such
+    if (fd > 2) closeSync(fd);
   }
 }
