@@ -9,6 +9,7 @@ import { readOptions } from "./lib/options.ts";
 import { runBenchmark } from "./lib/program.ts";
 import { publish, reportRow, type ReportRow } from "./lib/report.ts";
 import { alternate } from "./lib/rounds.ts";
+import type { StartedProcess } from "./lib/stage.ts";
 import { buildEtcdLoad, etcdVersion, startEtcd } from "./peers/etcd.ts";
 import { readNumbers } from "./peers/load.ts";
 import { startLockd } from "./peers/lockd.ts";
@@ -22,19 +23,33 @@ await runBenchmark("lock-handoff", async (stage, argv) => {
   const load = fileURLToPath(new URL("peers/lockd-load.ts", import.meta.url));
   const rows: ReportRow[] = [];
   for (const waiters of options.waiters) {
-    // servers of their own for each length: what the sessions of the last one left behind ends later
-    const [lockd, etcd] = [await startLockd(stage), await startEtcd(stage)];
     const flags = (dash: string): string[] =>
       Object.entries({ waiters, handoffs: options.handoffs, hold: options.hold }).flatMap(([name, value]) => [dash + name, String(value)]);
-    const measure = async (command: readonly string[]) => readNumbers(await stage.runJson(command), "p50Ms", "p99Ms");
+    const measure = async (server: { process: StartedProcess }, command: readonly string[]) => {
+      const result = readNumbers(await stage.runJson(command), "p50Ms", "p99Ms");
+      // each time a server of its own: what the sessions of a queue leave behind ends later
+      await server.process.stop();
+      return result;
+    };
     const contestants = [
-      { name: "lockd", measure: () => measure([process.execPath, load, lockd.address, "handoff", ...flags("--")]) },
-      { name: "etcd", measure: () => measure([program, "-endpoint", etcd.address, "-mode", "handoff", ...flags("-")]) },
+      {
+        name: "lockd",
+        measure: async () => {
+          const lockd = await startLockd(stage);
+          return measure(lockd, [process.execPath, load, lockd.address, "handoff", ...flags("--")]);
+        },
+      },
+      {
+        name: "etcd",
+        measure: async () => {
+          const etcd = await startEtcd(stage);
+          return measure(etcd, [program, "-endpoint", etcd.address, "-mode", "handoff", ...flags("-")]);
+        },
+      },
     ];
     const results = await alternate(waiters <= options["etcd-waiters-max"] ? contestants : contestants.slice(0, 1), options.rounds);
     rows.push(reportRow({ case: `${waiters} waiting`, measure: "p50 ms" }, results, (result) => result.p50Ms));
     rows.push(reportRow({ case: "", measure: "p99 ms" }, results, (result) => result.p99Ms));
-    await Promise.all([lockd.process.stop(), etcd.process.stop()]);
   }
   publish({ name: "lock-handoff", contestants: ["lockd", "etcd"], rows, options, machine });
 });
