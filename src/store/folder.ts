@@ -109,10 +109,13 @@ export class Folder {
     this.#statements.setRecord.run(namespace, key, value, checksum);
   }
 
-  #insertPieces(namespace: string, stream: string, pieces: readonly Piece[], digests: Map<string, Digest>): void {
+  #insertPieces(namespace: string, stream: string, unfolded: readonly Piece[], digests: Map<string, Digest>): void {
+    // After a restart, a journal row of which a part had been folded is pending again as a whole.
+    const end = this.#statements.endOfStream.get(namespace, stream)?.last ?? -1;
+    const pieces = unfolded.filter((piece) => piece.lastId > end);
     const first = pieces[0]?.firstId;
     const last = pieces.at(-1)?.lastId;
-    assert(first !== undefined && last !== undefined, "a row of a stream has pieces");
+    if (first === undefined || last === undefined) return;
     const data = packPieces(pieces);
     const checksum = checksumOf(streamPlace(namespace, stream, first), data);
     this.#digest("stream", namespace, digests).add(checksum);
@@ -178,6 +181,9 @@ function prepare(database: Database) {
     deleteRecord: database.query<never, [string, string]>("DELETE FROM record WHERE namespace = ?1 AND key = ?2"),
     insertStream: database.query<never, [string, string, number, number, Uint8Array, number]>(
       "INSERT INTO stream (namespace, name, first, last, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    ),
+    endOfStream: database.query<{ last: number }, [string, string]>(
+      "SELECT last FROM stream WHERE namespace = ?1 AND name = ?2 ORDER BY first DESC LIMIT 1",
     ),
     trimStream: database.query<{ checksum: number }, [string, string, number]>(
       "DELETE FROM stream WHERE namespace = ?1 AND name = ?2 AND last <= ?3 RETURNING checksum",

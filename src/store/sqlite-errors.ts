@@ -31,7 +31,8 @@ export function writeErrorOf(doing: string, error: unknown): LockdError {
 export function openErrorOf(path: string, error: unknown): LockdError {
   if (error instanceof LockdError) return error;
   const code = error instanceof SQLiteError ? (error.code ?? "") : "";
-  if (code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB") {
+  // SQLITE_ERROR comes of our own constant statements only if the schema in the file is not ours any more.
+  if (code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB" || code === "SQLITE_ERROR") {
     const found = code === "SQLITE_NOTADB" ? "it is not a database, or its first page is damaged" : describe(error);
     return new LockdError("corrupt", `open store ${path}: ${found}`, { hint: REPAIR_HINT, cause: error });
   }

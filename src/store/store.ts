@@ -5,14 +5,14 @@
 import type { Database } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
 import { join, resolve } from "node:path";
-import { asLockdError, assert, LockdError } from "../errors.ts";
+import { asLockdError, assert } from "../errors.ts";
 import type { Logger } from "../observe/types.ts";
 import { cutWalFile, makeDirectory, makeFile, scanWalFile, STORE_FILE, syncDirectoryOf } from "./directory.ts";
 import { lockDirectoryOrThrow, type DirectoryLock } from "./directory-lock.ts";
 import { connectReadOnly, openDatabase } from "./schema.ts";
 import { openErrorOf } from "./sqlite-errors.ts";
 import { startWorker } from "./start-worker.ts";
-import { readRecords, readStream } from "./tables.ts";
+import { readRecords, readStream, readStreamEnd } from "./tables.ts";
 import type { Namespace, Store, StoreBatch, StoreStats, StreamAppend } from "./types.ts";
 import { WriterClient } from "./writer-client.ts";
 
@@ -60,6 +60,7 @@ export async function openStore(options: StoreOptions): Promise<OpenedStore> {
     const writer = new WriterClient({
       worker,
       nowMs,
+      readStreamEnd: (namespace, stream) => reading(path, (reader) => readStreamEnd(reader, path, { namespace, stream })),
       slowAfterMs: options.slowAfterMs ?? 30_000,
       onSlow: (elapsedMs) => {
         options.logger?.warn("store slow", { path, elapsedMs: Math.round(elapsedMs) });
@@ -171,10 +172,16 @@ function* snapshot<T>(path: string, read: (database: Database) => Iterable<T>): 
   try {
     database.run("BEGIN");
     yield* read(database);
-    database.run("COMMIT");
   } catch (error) {
-    throw error instanceof LockdError ? error : openErrorOf(path, error);
+    throw openErrorOf(path, error);
   } finally {
     database.close();
   }
+}
+
+/** The same for a single answer. */
+function reading<T>(path: string, read: (database: Database) => T): T {
+  const [answer] = snapshot(path, (database) => [{ value: read(database) }]);
+  assert(answer !== undefined, "reading gives an answer");
+  return answer.value;
 }

@@ -111,12 +111,33 @@ export function* readStream(
   let expected: number | null = null;
   for (const piece of chain(readFoldedStream(database, path, { namespace, stream, fromId }), newer)) {
     if (piece.lastId <= throughId || piece.lastId < fromId) continue;
+    // A journal row of which only a part is folded yet holds what the table holds too.
+    if (expected !== null && piece.lastId < expected) continue;
     if (expected !== null && piece.firstId !== expected) {
       throw corrupt(path, `stream ${stream} of ${namespace} goes on with ${piece.firstId} where ${expected} should be`);
     }
     expected = piece.lastId + 1;
     yield { stream, firstId: piece.firstId, lastId: piece.lastId, data: piece.data };
   }
+}
+
+/** The last id of a stream, null when it holds none. */
+export function readStreamEnd(
+  database: Database,
+  path: string,
+  { namespace, stream }: { namespace: string; stream: string },
+): number | null {
+  const row = database
+    .query<{ last: number }, [string, string]>(
+      "SELECT last FROM stream WHERE namespace = ?1 AND name = ?2 ORDER BY first DESC LIMIT 1",
+    )
+    .get(namespace, stream);
+  let end = row?.last ?? null;
+  for (const operation of readJournalOperations(database, path)) {
+    const ours = operation.kind === "append" && operation.namespace === namespace && operation.stream === stream;
+    if (ours) end = Math.max(end ?? 0, operation.lastId);
+  }
+  return end;
 }
 
 function* readFoldedStream(

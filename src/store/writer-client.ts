@@ -4,6 +4,7 @@
  */
 import { assert, LockdError } from "../errors.ts";
 import { GroupPacker } from "./codec.ts";
+import { StreamEnds } from "./stream-ends.ts";
 import type { StoreBatch } from "./types.ts";
 import type { WriterAnswer, WriterFailure, WriterRequest } from "./writer-protocol.ts";
 
@@ -14,7 +15,9 @@ const GROUP_BYTES_MAX = 8 * 1024 * 1024;
 const QUEUE_BYTES_MAX = 256 * 1024 * 1024;
 
 export interface WriterClientOptions {
-  worker: Worker;
+  worker: Pick<Worker, "postMessage" | "addEventListener" | "terminate">;
+  /** the last durable id of a stream, null when it holds none */
+  readStreamEnd: (namespace: string, stream: string) => number | null;
   /** called once for a group that is not answered after `slowAfterMs`; it stays under way */
   onSlow: (elapsedMs: number) => void;
   slowAfterMs: number;
@@ -50,6 +53,7 @@ interface Flight {
 export class WriterClient {
   readonly #options: WriterClientOptions;
   readonly #packer = new GroupPacker();
+  readonly #streamEnds: StreamEnds;
   #waiters: Waiter[] = [];
   /** full groups that wait before the one that is being packed */
   readonly #full: Group[] = [];
@@ -67,6 +71,7 @@ export class WriterClient {
 
   constructor(options: WriterClientOptions) {
     this.#options = options;
+    this.#streamEnds = new StreamEnds(options.readStreamEnd);
     // A failure before anybody waits for the opening must not count as unhandled.
     this.#opened.promise.catch(() => undefined);
     const { worker } = options;
@@ -115,7 +120,9 @@ export class WriterClient {
     }
     return new Promise((resolve, reject) => {
       // A malformed batch throws here, which rejects this promise and leaves the group as it was.
+      const ends = this.#streamEnds.with(namespace, batch.appends ?? []);
       this.#packer.add(namespace, batch);
+      this.#streamEnds.accept(ends);
       this.#waiters.push({ resolve, reject });
       if (this.#packer.bytes >= GROUP_BYTES_MAX) this.#sealGroup();
       this.#scheduleFlush();
@@ -233,6 +240,7 @@ export class WriterClient {
   }
 
   #takeQueue(): Waiter[] {
+    this.#streamEnds.forget();
     const waiters = [...this.#full.flatMap((group) => group.waiters), ...this.#waiters];
     this.#full.length = 0;
     this.#fullBytes = 0;

@@ -30,15 +30,18 @@ const FREE_BYTES_MIN = 16 * WAL_BYTES;
 /** One step of giving the log its size: what a commit may wait for. */
 const EXTEND_BYTES = 512 * 1024;
 
-/** Journal bytes from which on folding goes on between commits, and below which it stops. */
-const FOLD_START_BYTES = 2 * 1024 * 1024;
-const FOLD_STOP_BYTES = 1024 * 1024;
+/** `busy`: commits follow each other. `idle`: nobody waits, so what is merely useful is done too. `all`: whatever there is. */
+export type Effort = "busy" | "idle" | "all";
+
+/** Journal bytes from which on folding goes on, and at which it stops. A smaller journal makes a start faster. */
+const FOLD_BOUNDS: Readonly<Record<Effort, { startBytes: number; stopBytes: number }>> = {
+  busy: { startBytes: 2 * 1024 * 1024, stopBytes: 1024 * 1024 },
+  idle: { startBytes: 256 * 1024, stopBytes: 0 },
+  all: { startBytes: 1, stopBytes: 0 },
+};
 
 /** Journal bytes above which folding takes larger slices: commits must not outrun it for ever. */
 const FOLD_PRESSED_BYTES = 8 * 1024 * 1024;
-
-/** Journal bytes that are worth folding when nobody waits: a smaller journal makes a start faster. */
-const FOLD_IDLE_BYTES = 256 * 1024;
 
 /** After a full disk, folding and checkpoints pause this long. */
 const FULL_PAUSE_MS = 1_000;
@@ -119,13 +122,13 @@ export class Writer {
 
   /**
    * One bounded piece of the work that keeps journal and log small: a few milliseconds at most. Answers
-   * whether more of it is due. `idle`: nobody waits, so do also what is merely useful.
+   * whether more of it is due.
    * Throws LockdError `failed` for an error that ends the store; a full disk only pauses the work.
    */
-  maintain(idle: boolean): boolean {
+  maintain(effort: Effort): boolean {
     if (performance.now() < this.#pausedUntilMs) return false;
     try {
-      return this.#maintain(idle);
+      return this.#maintain(effort);
     } catch (error) {
       this.#rollBack();
       if (!isFull(error)) throw writeErrorOf(`maintain store ${this.#path}`, error);
@@ -137,7 +140,7 @@ export class Writer {
   /** Writes the log back into the database and closes. A small rest of the journal stays for the next start. */
   close(): void {
     try {
-      while (this.#journalBytes > FOLD_STOP_BYTES) this.#foldSlice();
+      while (this.#journalBytes > FOLD_BOUNDS.busy.stopBytes) this.#foldSlice();
       this.#database.run("PRAGMA wal_checkpoint(TRUNCATE)");
     } catch (error) {
       this.#rollBack();
@@ -159,24 +162,24 @@ export class Writer {
     this.#journalBytes += group.length;
   }
 
-  #maintain(idle: boolean): boolean {
+  #maintain(effort: Effort): boolean {
     if (!this.#walExtended) {
       this.#extendWal();
       return true;
     }
     if (this.#frames - this.#framesAtCheckpoint >= CHECKPOINT_FRAMES) {
       this.#checkpointLog();
-      return this.#foldDue(idle);
+      return this.#foldDue(effort);
     }
-    if (!this.#foldDue(idle)) return false;
+    if (!this.#foldDue(effort)) return false;
     this.#foldSlice();
-    return this.#foldDue(idle) || this.#frames - this.#framesAtCheckpoint >= CHECKPOINT_FRAMES;
+    return this.#foldDue(effort) || this.#frames - this.#framesAtCheckpoint >= CHECKPOINT_FRAMES;
   }
 
-  #foldDue(idle: boolean): boolean {
-    if (this.#journalBytes >= FOLD_START_BYTES) this.#folding = true;
-    else if (this.#journalBytes <= (idle ? 0 : FOLD_STOP_BYTES)) this.#folding = false;
-    else if (idle && this.#journalBytes >= FOLD_IDLE_BYTES) this.#folding = true;
+  #foldDue(effort: Effort): boolean {
+    const { startBytes, stopBytes } = FOLD_BOUNDS[effort];
+    if (this.#journalBytes >= startBytes) this.#folding = true;
+    if (this.#journalBytes <= stopBytes) this.#folding = false;
     return this.#folding;
   }
 

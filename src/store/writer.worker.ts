@@ -4,7 +4,7 @@
  */
 import { asLockdError } from "../errors.ts";
 import type { WriterAnswer, WriterFailure, WriterRequest } from "./writer-protocol.ts";
-import { openWriter, type Writer } from "./writer.ts";
+import { type Effort, openWriter, type Writer } from "./writer.ts";
 
 /** Quiet time after which maintenance does also what is merely useful. */
 const IDLE_MS = 200;
@@ -65,24 +65,24 @@ function commit(id: number, group: Uint8Array): void {
 /** Maintenance goes in small pieces with a turn of the loop after each, so that a commit waits for one at most. */
 function scheduleMaintenance(): void {
   if (idleTimer !== null) clearTimeout(idleTimer);
-  idleTimer = setTimeout(() => maintain(true), IDLE_MS);
+  idleTimer = setTimeout(() => maintain("idle"), IDLE_MS);
   if (maintenanceScheduled) return;
   maintenanceScheduled = true;
   setImmediate(() => {
     maintenanceScheduled = false;
-    maintain(false);
+    maintain("busy");
   });
 }
 
-function maintain(idle: boolean): void {
+function maintain(effort: Effort): void {
   if (writer === null || failure !== null) return;
   try {
-    if (!writer.maintain(idle)) return;
+    if (!writer.maintain(effort)) return;
   } catch (error) {
     fail(error);
     return;
   }
-  if (idle) setImmediate(() => maintain(true));
+  if (effort === "idle") setImmediate(() => maintain("idle"));
   else scheduleMaintenance();
 }
 
