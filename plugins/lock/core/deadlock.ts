@@ -3,8 +3,8 @@
  * derived from the queues and never stored. An agent is a session, or the session on whose behalf a
  * nested request is made.
  *
- * A waiting ticket waits for each holder that excludes it and for the nearest earlier ready waiter
- * that excludes it; who stands before that one is reached through it. Holders in their grace are left
+ * A waiting ticket waits for each holder and each earlier ready waiter that excludes it; who stands
+ * before an exclusive waiter is reached through that one. Holders in their grace are left
  * out, since they go by themselves. Semaphore holders count only when the two permits alone exceed
  * the limit: with several to wait for, any of them may be the one that leaves.
  */
@@ -95,7 +95,7 @@ function* blockersOf(waiter: Ticket, budget: { looksLeft: number }): Generator<{
       const blocker = before.value.ticket;
       if (excludes(waiter.spec, blocker.spec)) {
         yield { object, blocker };
-        break;
+        if (blocker.spec.mode === "exclusive") break;
       }
       before = object.tickets.weightedPrevious(before);
     }

@@ -80,7 +80,7 @@ export function makeReady(state: TableState, ticket: Ticket): void {
     const object = place.object;
     object.tickets.setWeight(place.node, 1);
     object.waiting.add(ticket.spec);
-    if (ticket.number < object.frontier) unreserveAll(object);
+    if (ticket.number <= object.frontier) unreserveAll(object);
     state.scheduleWalk(object);
     // a ticket that joins at the end changes nobody's position
     if (object.tickets.last() !== place.node) state.scheduleReport(object);
