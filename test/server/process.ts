@@ -59,6 +59,14 @@ const cases: Record<string, () => Plugin[]> = {
       stop: () => say("first stopped"),
     }) }),
   ],
+  commits: () => [
+    definePlugin({ ...head("first"), setup: (host) => ({
+      start: () => {
+        for (const [key, value] of host.namespace.records()) say(`found ${key}, ${value.length} bytes`);
+      },
+      stop: () => void host.namespace.commit({ changes: [{ key: "last", value: new Uint8Array(5_000_000) }] }),
+    }) }),
+  ],
   unhealthy: () => [
     definePlugin({ ...head("first"), setup: (host) => {
       host.health.add("live", "engine", () => ({ ok: false, reason: "it is stuck" }));

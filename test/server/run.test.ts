@@ -139,6 +139,14 @@ describe("the end", () => {
     expect(server.errors).toEqual([]);
   });
 
+  test("what plugins hand to the store last is durable when the process ends", async () => {
+    const server = kit.start({ case: "commits" });
+    await server.logged("ready");
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    await kit.start({ case: "commits", directory: server.directory }).hasSaid("found last, 5000000 bytes");
+  });
+
   test("clients are told before their connection ends, and event streams do not hold it up", async () => {
     const server = kit.start({ case: "routes" });
     const ready = await server.logged("ready");
