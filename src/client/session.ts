@@ -274,6 +274,12 @@ export class Session {
   }
 
   #onLockRefused(ticket: Ticket, error: LockdError, nowMs: number): void {
+    if (ticket.phase === "sent" && error.code === "notfound") {
+      // the session was ended there; it is opened anew over another connection
+      this.#table.postpone(ticket);
+      this.#effects.reconnect(error);
+      return;
+    }
     // granted, and ended before this client heard of it
     if (ticket.phase === "sent" && error.code === "lost") this.#table.reissue(ticket, nowMs);
     else if (ticket.phase === "sent" || ticket.phase === "unconfirmed") this.#table.fail(ticket, error);
