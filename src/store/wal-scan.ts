@@ -53,7 +53,8 @@ export function scanWal(bytes: Uint8Array): WalFinding {
   }
   const commitsBehind = countCommits(log, frame, chain);
   if (commitsBehind >= 2) return { kind: "altered", frame, offsetBytes: log.offset(frame), commitsBehind };
-  for (let stray = framesCommitted; stray < log.frames; stray++) {
+  // One more than there are whole frames: the file may end within one.
+  for (let stray = framesCommitted; stray <= log.frames; stray++) {
     if (log.sameCycle(stray)) return { kind: "torn", endBytes, frames: framesCommitted };
   }
   return { kind: "whole", endBytes, frames: framesCommitted };
@@ -139,6 +140,7 @@ class Log {
   /** Whether the frame was written since the log last began anew. */
   sameCycle(frame: number): boolean {
     const at = this.offset(frame);
+    if (at + 16 > this.#bytes.length) return false;
     return this.#view.getUint32(at + 8) === this.#salt[0] && this.#view.getUint32(at + 12) === this.#salt[1];
   }
 
