@@ -232,9 +232,9 @@ export class Session implements Recorded, Timed {
     return this.id;
   }
 
-  /** Whether it answers for its waiting tickets: connected, or it may still come back. */
-  isSilent(nowMs: number): boolean {
-    return nowMs >= this.heardMs + this.graceMs;
+  /** When its waiting tickets are dropped, unless it is heard of before. */
+  get silentAtMs(): number {
+    return this.heardMs + this.graceMs;
   }
 }
 

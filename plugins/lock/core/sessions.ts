@@ -79,12 +79,19 @@ export function restartSessions(state: TableState): void {
   }
 }
 
-/** The end of the grace came near: sweeps the waiting tickets, forgets, or looks again later. */
-export function checkSilence(state: TableState, session: Session): void {
+/**
+ * The grace is over: the session loses its waiting tickets, or is forgotten if it has none at all.
+ * Returns how much work that was; the sweep counts its own.
+ */
+export function endSilence(state: TableState, session: Session): 0 | 1 {
   state.timers.remove(session);
-  if (!session.isSilent(state.nowMs)) state.watch(session);
-  else if (session.waiting.size > 0) state.scheduleSweep(session);
-  else if (!session.connected && session.requests.size === 0) state.forgetSession(session);
+  if (session.waiting.size > 0) {
+    state.scheduleSweep(session);
+    return 0;
+  }
+  if (session.connected || session.requests.size > 0) return 0;
+  state.forgetSession(session);
+  return 1;
 }
 
 /** Brings up to `ticketsMax` tickets of a session in line with its state; fewer: it is done. */
@@ -137,7 +144,7 @@ function align(state: TableState, session: Session, ticket: Ticket): void {
       fail(state, ticket, { code: "lost", message: endText(session), event: "kicked" });
     } else if (session.ending === "closed") {
       fail(state, ticket, { code: "cancelled", message: endText(session), event: "cancelled" });
-    } else if (session.isSilent(state.nowMs)) {
+    } else if (session.silentAtMs <= state.nowMs) {
       const message = `the session was not heard of for its grace of ${duration(session.graceMs)}`;
       fail(state, ticket, { code: "lost", message, event: "failed" });
     } else if (!session.connected) {

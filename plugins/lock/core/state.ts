@@ -142,7 +142,7 @@ export class TableState {
   /** Makes sure that the end of the session's grace is noticed, if it means anything. */
   watch(session: Session): void {
     const matters = session.waiting.size > 0 || (!session.connected && session.requests.size === 0);
-    if (matters && session.timerIndex < 0) this.timers.set(session, session.heardMs + session.graceMs);
+    if (matters && session.timerIndex < 0) this.timers.set(session, session.silentAtMs);
   }
 
   /** Records one event for each object of a ticket. */

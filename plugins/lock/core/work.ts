@@ -2,12 +2,13 @@
  * The work that is due: what freed locks and changed sessions lead to, then deadlines, then position
  * reports. Owns its order and that any amount of it can be done in parts.
  */
+import { assert } from "../../../src/errors.ts";
 import { expire, finishDelay, finishGrace } from "./ending.ts";
 import type { Timer } from "./entities.ts";
 import { walk } from "./granting.ts";
 import { timeOut } from "./locking.ts";
 import { report } from "./reporting.ts";
-import { checkSilence, sweep } from "./sessions.ts";
+import { endSilence, sweep } from "./sessions.ts";
 import type { TableState } from "./state.ts";
 
 /** Pieces of work on one object or session before the next has its turn. */
@@ -74,7 +75,10 @@ function doReport(state: TableState, slice: number): number {
   return done;
 }
 
-/** Carries out the first deadline, or moves it to where it is by now, which counts as no work. */
+/**
+ * Carries out the first deadline, or moves it when it lies later by now, which counts as no work: it
+ * then has its turn in the order of time, as if the timer had stood there all along.
+ */
 function fire(state: TableState, timer: Timer): 0 | 1 {
   switch (timer.kind) {
     case "delay":
@@ -86,18 +90,21 @@ function fire(state: TableState, timer: Timer): 0 | 1 {
       else finishGrace(state, timer);
       return 1;
     case "group": {
-      const first = timer.tickets.first();
-      if (first === null || timer.endMs > state.nowMs) {
+      if (timer.endMs > timer.timerMs) {
         state.timers.set(timer, timer.endMs);
         return 0;
       }
+      const first = timer.tickets.first();
+      assert(first !== null, "a renewal group without tickets has no timer");
       expire(state, first.value);
       return 1;
     }
-    case "session": {
-      const silent = timer.isSilent(state.nowMs);
-      checkSilence(state, timer);
-      return silent ? 1 : 0;
-    }
+    case "session":
+      if (timer.silentAtMs > timer.timerMs) {
+        state.timers.remove(timer);
+        state.watch(timer);
+        return 0;
+      }
+      return endSilence(state, timer);
   }
 }
