@@ -86,7 +86,7 @@ export class HttpRouter {
   #failed(error: unknown, method: string, path: string, owner: string): Response {
     if (error instanceof LockdError) return errorAnswer(error);
     // what an unexpected error says may not be for everybody who can send a request: it goes to the log
-    this.#logger.error("HTTP handler failed", {
+    this.#logger.error("http-handler-failed", {
       method,
       path,
       owner,

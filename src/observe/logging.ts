@@ -55,7 +55,7 @@ export function openLogging(options: LoggingOptions): Logging {
   const sink = openLogSink({
     file: options.file,
     lost: (lines, reason) =>
-      format({ date: new Date(), level: "warn", msg: "log lines lost", fields: { lines, reason } }),
+      format({ date: new Date(), level: "warn", msg: "log-lines-lost", fields: { lines, reason } }),
   });
   const root = loggerInto((line) => sink.write(format(line)), options.level);
   return {

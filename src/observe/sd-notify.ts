@@ -48,7 +48,7 @@ export function openNotifier(socket: string, environment: Environment, logger: L
       failed = false;
     } else if (!failed) {
       failed = true;
-      logger.warn("service manager not reached", { socket, lost: Object.keys(assignments).join(" ") });
+      logger.warn("service-manager-unreachable", { socket, lost: Object.keys(assignments).join(" ") });
     }
   };
   return {

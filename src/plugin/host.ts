@@ -114,7 +114,7 @@ export class PluginHost {
     const stopped = work();
     let over = false;
     stopped.catch((error: unknown) => {
-      if (over) this.#options.logger.error("plugin stop failed late", { plugin: name, error: messageOf(error) });
+      if (over) this.#options.logger.error("plugin-stop-failed", { plugin: name, error: messageOf(error) });
     });
     try {
       await Promise.race([stopped, late]);

@@ -46,13 +46,13 @@ export async function runServer(options: RunOptions): Promise<number> {
   const exposed = await checkExposure(settings);
   const colour = settings.log.file === null && colourWanted(isTerminal(2), options.environment);
   const logging = openLogging({ ...settings.log, paint: colour ? "coloured" : "plain" });
-  if (exposed.length > 0) logging.logger.warn("reachable without authentication", { options: exposed.join(" ") });
+  if (exposed.length > 0) logging.logger.warn("reachable-without-authentication", { options: exposed.join(" ") });
   try {
     return await new ServerProcess(options, settings, logging).run();
   } catch (error) {
     const reason = asLockdError(error);
     // whoever started it reads the error on standard error; a log file has to hold it as well
-    if (settings.log.file !== null) logging.logger.error("start failed", { error: reason.message, hint: reason.hint });
+    if (settings.log.file !== null) logging.logger.error("start-failed", { error: reason.message, hint: reason.hint });
     throw reason;
   } finally {
     await logging.flush(FLUSH_MS);
@@ -108,7 +108,7 @@ class ServerProcess {
       this.#announce(notifier);
       return await this.#stop(await this.#over.promise, notifier);
     } catch (error) {
-      for (const failure of await this.#node.stop()) logger.error("stop failed", { error: failure.message });
+      for (const failure of await this.#node.stop()) logger.error("stop-failed", { error: failure.message });
       if (!this.#abort.signal.aborted) throw error;
       const cause = await this.#over.promise;
       if (cause.kind === "failure") throw cause.error;
@@ -133,7 +133,7 @@ class ServerProcess {
     });
     if (this.#settings.readyFd !== null) {
       const failure = tellReadyFd(this.#settings.readyFd);
-      if (failure !== null) logger.warn("ready descriptor not reached", { fd: this.#settings.readyFd, error: failure });
+      if (failure !== null) logger.warn("ready-fd-failed", { fd: this.#settings.readyFd, error: failure });
     }
     notifier?.notify({ READY: "1", STATUS: `${this.#options.mode} on ${this.#node.listenAddress}` });
     notifier?.startWatchdog(this.#timers, () => this.#node.alive);
@@ -146,7 +146,7 @@ class ServerProcess {
     try {
       return openNotifier(socket, this.#options.environment, this.#logging.logger);
     } catch (error) {
-      this.#logging.logger.warn("service manager not reached", { error: asLockdError(error).message });
+      this.#logging.logger.warn("service-manager-unreachable", { error: asLockdError(error).message });
       return null;
     }
   }
@@ -155,11 +155,11 @@ class ServerProcess {
   #end(cause: Cause): void {
     const { logger } = this.#logging;
     if (this.#abort.signal.aborted) {
-      if (cause.kind === "failure") logger.error("failed while stopping", { error: cause.error.message });
+      if (cause.kind === "failure") logger.error("failed-while-stopping", { error: cause.error.message });
       return;
     }
     if (cause.kind === "failure") {
-      logger.error("cannot go on", { error: cause.error.message, code: cause.error.code, hint: cause.error.hint });
+      logger.error("failed", { error: cause.error.message, code: cause.error.code, hint: cause.error.hint });
     }
     logger.info("stopping", { reason: cause.kind === "signal" ? cause.name : "failure" });
     this.#over.resolve(cause);
@@ -170,7 +170,7 @@ class ServerProcess {
     const { logger } = this.#logging;
     notifier?.notify({ STOPPING: "1", STATUS: "stopping" });
     const errors = await this.#node.stop();
-    for (const error of errors) logger.error("stop failed", { error: error.message });
+    for (const error of errors) logger.error("stop-failed", { error: error.message });
     const code = cause.kind === "signal" && errors.length === 0 ? 0 : 1;
     logger.info("stopped", { code });
     return code;
@@ -179,7 +179,7 @@ class ServerProcess {
   #handleSignals(): () => void {
     const stop = (name: "SIGTERM" | "SIGINT") => () => {
       if (!this.#abort.signal.aborted) return this.#end({ kind: "signal", name });
-      this.#logging.logger.warn("ends at once", { reason: `a second signal, ${name}` });
+      this.#logging.logger.warn("ended-at-once", { reason: `a second signal, ${name}` });
       return this.#exitNow(128 + constants.signals[name]);
     };
     const crash = (msg: string) => (error: unknown) => {
@@ -188,8 +188,8 @@ class ServerProcess {
       // nothing that was true before is sure now: no hand-over, no further answer
       this.#exitNow(1);
     };
-    const uncaught = crash("uncaught exception");
-    const unhandled = crash("unhandled rejection");
+    const uncaught = crash("uncaught-exception");
+    const unhandled = crash("unhandled-rejection");
     process.on("uncaughtException", uncaught);
     process.on("unhandledRejection", unhandled);
     const release = handleSignals({
@@ -200,7 +200,7 @@ class ServerProcess {
       SIGUSR2: () => this.#logState("full"),
       SIGQUIT: () => {
         this.#logState("full");
-        this.#logging.logger.error("aborts", { reason: "SIGQUIT" });
+        this.#logging.logger.error("aborting", { reason: "SIGQUIT" });
         endWithin(LAST_LINES_SECONDS);
         this.#logging.flushNow();
         dieBy("SIGQUIT");
@@ -229,18 +229,18 @@ class ServerProcess {
   async #reload(): Promise<void> {
     const { logger } = this.#logging;
     try {
-      if (this.#logging.reopen()) logger.info("log file reopened", { file: this.#settings.log.file });
+      if (this.#logging.reopen()) logger.info("log-reopened", { file: this.#settings.log.file });
       const after = await this.#options.loadConfig();
       const level = logLevelOf(after);
       const changed = level === this.#logging.level ? "nothing" : `log-level from ${this.#logging.level} to ${level}`;
       // compared with what the process started with: that is what still runs
       const waiting = changedOptions(this.#options.config, after).filter((name) => name !== "log-level");
       logger.info("reloaded", { config: after.file ?? "none", changed });
-      if (waiting.length > 0) logger.warn("changed options wait for a restart", { options: waiting.join(" ") });
+      if (waiting.length > 0) logger.warn("restart-needed", { options: waiting.join(" ") });
       this.#logging.level = level;
     } catch (error) {
       const { message, hint } = asLockdError(error);
-      logger.error("reload failed", { error: message, hint, goes: "on as before" });
+      logger.error("reload-failed", { error: message, hint, goes: "on as before" });
     }
   }
 }

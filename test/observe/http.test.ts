@@ -162,7 +162,7 @@ describe("routes of plugins", () => {
     expect(response.status).toBe(500);
     expect(await response.text()).not.toContain("house");
     expect(lines).toMatchObject([
-      { level: "error", msg: "HTTP handler failed", fields: { owner: "dashboard", path: "/x", error: "the secret of the house", stack: expect.stringContaining("http.test.ts") } },
+      { level: "error", msg: "http-handler-failed", fields: { owner: "dashboard", path: "/x", error: "the secret of the house", stack: expect.stringContaining("http.test.ts") } },
     ]);
   });
 });

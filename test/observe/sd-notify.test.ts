@@ -79,7 +79,7 @@ test("a manager that is not there is logged once, and again after it was", async
   const notifier = openNotifier(address, {}, logger);
   notifier.notify({ READY: "1" });
   notifier.notify({ STATUS: "x" });
-  expect(lines).toEqual(["warn service manager not reached"]);
+  expect(lines).toEqual(["warn service-manager-unreachable"]);
   {
     await using manager = await receiveDatagrams(address);
     notifier.notify({ STATUS: "y" });

@@ -31,6 +31,8 @@ export interface StartOptions {
   settings?: Readonly<Record<string, unknown>>;
   environment?: Readonly<Record<string, string>>;
   directory?: string;
+  /** descriptor that becomes standard error; the log is not read then */
+  stderr?: number;
 }
 
 /** Makes processes and directories, and ends what is left of them when it is disposed. */
@@ -60,7 +62,7 @@ export class ServerKit implements AsyncDisposable {
       ...options.settings,
     };
     const child = Bun.spawn([process.execPath, fileURLToPath(new URL("process.ts", import.meta.url))], {
-      stdio: ["ignore", "pipe", "pipe", "pipe"],
+      stdio: ["ignore", "pipe", options.stderr ?? "pipe", "pipe"],
       env: {
         PATH: process.env["PATH"] ?? "",
         TEST_CASE: options.case ?? "plain",
@@ -81,7 +83,7 @@ export class ServerKit implements AsyncDisposable {
   }
 }
 
-function observe(child: Bun.Subprocess<"ignore", "pipe", "pipe">, directory: string): TestServer {
+function observe(child: Bun.Subprocess<"ignore", "pipe", "pipe" | number>, directory: string): TestServer {
   const log: LogEntry[] = [];
   const said: string[] = [];
   const errors: string[] = [];
@@ -100,14 +102,15 @@ function observe(child: Bun.Subprocess<"ignore", "pipe", "pipe">, directory: str
       await wake.promise;
     }
   };
-  const readers = [
-    eachLine(child.stdout, (line) => (said.push(line), changed())),
-    eachLine(child.stderr, (line) => {
+  const readers = [eachLine(child.stdout, (line) => (said.push(line), changed()))];
+  if (child.stderr instanceof ReadableStream) {
+    const read = eachLine(child.stderr, (line) => {
       if (line.startsWith("{")) log.push(JSON.parse(line));
       else errors.push(line);
       changed();
-    }),
-  ];
+    });
+    readers.push(read);
+  }
   const exited = (async () => {
     await child.exited;
     await Promise.all(readers);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { closeSync, constants as files, existsSync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 import { encodeFrame, FrameDecoder } from "../../src/wire/frame.ts";
@@ -109,7 +109,7 @@ describe("a start that fails", () => {
     const file = join(directory, "log");
     const server = kit.start({ case: "halfStart", directory, settings: { "log-file": file } });
     expect(await server.exited).toBe(1);
-    expect(jsonLines(file).at(-1)).toMatchObject({ level: "error", msg: "start failed", error: "start plugin second: no room" });
+    expect(jsonLines(file).at(-1)).toMatchObject({ level: "error", msg: "start-failed", error: "start plugin second: no room" });
     expect(server.errors).toEqual(["lockd: start plugin second: no room"]);
   });
 
@@ -124,7 +124,7 @@ describe("a start that fails", () => {
   test("and --insecure accepts such an address, with a warning", async () => {
     const server = kit.start({ settings: { listen: "0.0.0.0:0", insecure: true } });
     await server.logged("ready");
-    expect(server.log[0]).toMatchObject({ level: "warn", msg: "reachable without authentication", options: "listen" });
+    expect(server.log[0]).toMatchObject({ level: "warn", msg: "reachable-without-authentication", options: "listen" });
   });
 });
 
@@ -176,7 +176,7 @@ describe("the end", () => {
     await server.hasSaid("hanging");
     server.kill(signal);
     expect(await server.exited).toBe(code);
-    expect(server.log.at(-1)).toMatchObject({ level: "warn", msg: "ends at once" });
+    expect(server.log.at(-1)).toMatchObject({ level: "warn", msg: "ended-at-once" });
   });
 
   test("a plugin that cannot stop cleanly is named, and the exit code is 1", async () => {
@@ -184,21 +184,21 @@ describe("the end", () => {
     await server.logged("ready");
     server.kill("SIGTERM");
     expect(await server.exited).toBe(1);
-    expect(await server.logged("stop failed")).toMatchObject({ level: "error", error: "stop plugin second: cannot hand over" });
+    expect(await server.logged("stop-failed")).toMatchObject({ level: "error", error: "stop plugin second: cannot hand over" });
     expect(server.said.at(-1)).toBe("first stopped");
   });
 
   test("a plugin that cannot go on ends the server with 1 and a sentence, in good order", async () => {
     const server = kit.start({ case: "fails" });
     expect(await server.exited).toBe(1);
-    expect(await server.logged("cannot go on")).toMatchObject({ level: "error", error: "run plugin second: the quorum is gone" });
+    expect(await server.logged("failed")).toMatchObject({ level: "error", error: "run plugin second: the quorum is gone" });
     expect(server.said.at(-1)).toBe("first stopped");
-    expect(messages(server).slice(-3)).toEqual(["cannot go on", "stopping", "stopped"]);
+    expect(messages(server).slice(-3)).toEqual(["failed", "stopping", "stopped"]);
   });
 
   test.each([
-    ["throwsLater", "uncaught exception", "a defect"],
-    ["rejectsLater", "unhandled rejection", "a lost promise"],
+    ["throwsLater", "uncaught-exception", "a defect"],
+    ["rejectsLater", "unhandled-rejection", "a lost promise"],
   ])("%s: a defect ends the process at once, with its stack in the log", async (name, msg, error) => {
     const server = kit.start({ case: name });
     expect(await server.exited).toBe(1);
@@ -226,7 +226,7 @@ describe("signals of a running server", () => {
     await server.logged("ready");
     server.kill("SIGQUIT");
     expect(await server.exited).toBe("SIGQUIT");
-    expect(server.log.at(-1)).toMatchObject({ msg: "aborts" });
+    expect(server.log.at(-1)).toMatchObject({ msg: "aborting" });
     expect(server.log.filter((entry) => entry["plugin"] === "second")).toMatchObject([{ line: "second full" }]);
     expect(server.said.at(-1)).toBe("second started");
   });
@@ -255,7 +255,7 @@ describe("signals of a running server", () => {
     expect(await server.exited).toBe(0);
     expect(jsonLines(`${file}.1`).map((line) => line["msg"])).toEqual(["starting", "ready"]);
     expect(jsonLines(file)).toMatchObject([
-      { msg: "log file reopened", file },
+      { msg: "log-reopened", file },
       { msg: "reloaded", changed: "nothing" },
       { msg: "stopping" },
       { msg: "stopped" },
@@ -270,7 +270,7 @@ describe("signals of a running server", () => {
     await server.logged("ready");
     writeFileSync(file, "bad");
     server.kill("SIGHUP");
-    expect(await server.logged("reload failed")).toMatchObject({ level: "error", error: "read configuration: bad" });
+    expect(await server.logged("reload-failed")).toMatchObject({ level: "error", error: "read configuration: bad" });
     writeFileSync(file, "error");
     server.kill("SIGHUP");
     expect(await server.logged("reloaded")).toMatchObject({ config: file, changed: "log-level from info to error" });
@@ -286,8 +286,46 @@ describe("signals of a running server", () => {
     await server.logged("ready");
     for (const count of [1, 2]) {
       server.kill("SIGHUP");
-      expect(await server.logged("changed options wait for a restart", count)).toMatchObject({ level: "warn", options: "name" });
+      expect(await server.logged("restart-needed", count)).toMatchObject({ level: "warn", options: "name" });
     }
+  });
+});
+
+describe("a log that nobody reads", () => {
+  /** The write end of a full pipe, which blocks whoever writes to it. */
+  function fullPipe(directory: string): { stderr: number; close: () => void } {
+    const fifo = join(directory, "stderr");
+    expect(Bun.spawnSync(["mkfifo", fifo]).exitCode).toBe(0);
+    const filler = openSync(fifo, files.O_RDWR | files.O_NONBLOCK);
+    const stderr = openSync(fifo, files.O_WRONLY);
+    expect(() => {
+      for (;;) writeSync(filler, "x".repeat(4096));
+    }).toThrow("EAGAIN");
+    return { stderr, close: () => [filler, stderr].forEach((fd) => closeSync(fd)) };
+  }
+
+  test("holds up neither the work nor the end of a server", async () => {
+    const directory = kit.directory();
+    const holder = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data: () => {} } });
+    const http = `127.0.0.1:${holder.port}`;
+    holder.stop(true);
+    const { stderr, close } = fullPipe(directory);
+    const server = kit.start({ directory, settings: { http, "ready-fd": 3 }, stderr });
+    expect(await server.readyFd).toBe("\n");
+    for (let count = 0; count < 20; count += 1) {
+      server.kill("SIGUSR2");
+      expect((await fetch(`http://${http}/readyz`)).status).toBe(200);
+    }
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    close();
+  });
+
+  test("does not keep a process alive that met a defect", async () => {
+    const directory = kit.directory();
+    const { stderr, close } = fullPipe(directory);
+    expect(await kit.start({ case: "throwsLater", directory, stderr }).exited).toBe("SIGALRM");
+    close();
   });
 });
 
@@ -326,7 +364,7 @@ describe("under a service manager", () => {
   test("a socket of another kind is a warning, not a failure", async () => {
     const server = kit.start({ environment: { NOTIFY_SOCKET: "vsock:2:1" } });
     await server.logged("ready");
-    expect(server.log).toContainEqual(expect.objectContaining({ level: "warn", msg: "service manager not reached" }));
+    expect(server.log).toContainEqual(expect.objectContaining({ level: "warn", msg: "service-manager-unreachable" }));
   });
 });
 
