@@ -34,9 +34,11 @@ export interface Namespace {
   /**
    * Resolves when the batch is synced to disk. Batches become durable in the order of the calls;
    * those that arrive while one sync is under way share the next (group commit).
-   * Rejects with LockdError `failed` (full disk: `overflow`, retryable) and then the batch is
-   * surely not durable; after any other failure than a full disk the whole store is closed and
-   * every later call rejects (a failed fsync is never retried).
+   * Rejects with LockdError `overflow`, retryable, when the disk is full or the queue too long: the
+   * batch and all that waited behind it are surely not durable. Rejects with `failed` after any other
+   * failure: then nobody knows whether the batch is durable, the whole store is closed and every later
+   * call rejects (a failed fsync is never retried). Keys and names are well-formed text; a stream goes
+   * on with the id after its last; what breaks that is a defect and rejects with AssertionError.
    */
   commit(batch: StoreBatch): Promise<void>;
 }

@@ -76,7 +76,11 @@ export class WriterClient {
     this.#opened.promise.catch(() => undefined);
     const { worker } = options;
     worker.addEventListener("message", (event: MessageEvent<WriterAnswer>) => this.#take(event.data));
-    worker.addEventListener("error", (event: ErrorEvent) => this.#fail({ code: "failed", message: `store writer died: ${event.message}` }));
+    worker.addEventListener("error", (event: ErrorEvent) => {
+      // It takes no more messages, so it will not answer a close either.
+      this.#closed.resolve();
+      this.#fail({ code: "failed", message: `store writer died: ${event.message}` });
+    });
     worker.addEventListener("close", () => {
       this.#closed.resolve();
       if (!this.#closing) this.#fail({ code: "failed", message: "store writer died: its worker ended" });

@@ -1,11 +1,13 @@
 /** What a killed, stopped or failing process leaves on disk: all that it acknowledged, and no half batch. */
 import type { Subprocess } from "bun";
-import { describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
 import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { checkStore } from "../../src/store/check.ts";
 import { openStore } from "../../src/store/store.ts";
-import { later, recordsOf, streamOf, temporaryDirectory } from "./kit.ts";
+import { cleanUp, later, recordsOf, streamOf, temporaryDirectory } from "./kit.ts";
+
+afterEach(cleanUp);
 
 const COMMITTER = join(import.meta.dir, "programs", "committer.ts");
 

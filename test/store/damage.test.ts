@@ -3,14 +3,16 @@
  * committed. Never anything else.
  */
 import { Database } from "bun:sqlite";
-import { describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { cpSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { checkStore } from "../../src/store/check.ts";
 import { openStore } from "../../src/store/store.ts";
 import { Writer } from "../../src/store/writer.ts";
-import { append, errorOf, openedStore, recordsOf, set, streamOf, temporaryDirectory, unset } from "./kit.ts";
+import { append, cleanUp, errorOf, openedStore, recordsOf, set, streamOf, temporaryDirectory, unset } from "./kit.ts";
+
+afterEach(cleanUp);
 
 const FILE = "lockd.sqlite";
 

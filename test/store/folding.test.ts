@@ -1,5 +1,5 @@
 /** Folding the journal into the tables changes where data lies and nothing that a reader sees. */
-import { describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { join } from "node:path";
 import { checkStore } from "../../src/store/check.ts";
@@ -9,7 +9,9 @@ import { connectReadOnly } from "../../src/store/schema.ts";
 import { readRecords, readStream, readStreamEnd } from "../../src/store/tables.ts";
 import type { StoreBatch } from "../../src/store/types.ts";
 import { Writer } from "../../src/store/writer.ts";
-import { append, errorOf, later, openedStore, recordsOf, set, streamOf, temporaryDirectory, text, unset } from "./kit.ts";
+import { append, cleanUp, errorOf, later, openedStore, recordsOf, set, streamOf, temporaryDirectory, text, unset } from "./kit.ts";
+
+afterEach(cleanUp);
 
 /** A writer without its worker, on a fresh store. */
 async function freshWriter() {

@@ -1,5 +1,4 @@
 /** What the tests of the store share: directories that vanish, stores that are closed, short spellings. */
-import { afterEach } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,9 +7,10 @@ import type { Namespace } from "../../src/store/types.ts";
 
 const undo: (() => void | Promise<void>)[] = [];
 
-afterEach(async () => {
+/** For `afterEach` of every file that uses this one: a hook set here would serve the first of them only. */
+export async function cleanUp(): Promise<void> {
   for (const step of undo.splice(0).reverse()) await step();
-});
+}
 
 /** Runs `step` after the test, in reverse order. */
 export function later(step: () => void | Promise<void>): void {

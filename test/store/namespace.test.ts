@@ -1,6 +1,8 @@
 /** The contract of Namespace and Store, as any implementation has to keep it. */
-import { describe, expect, test } from "bun:test";
-import { append, bytes, errorOf, openedStore, recordsOf, set, streamOf, temporaryDirectory, unset } from "./kit.ts";
+import { afterEach, describe, expect, test } from "bun:test";
+import { append, bytes, cleanUp, errorOf, openedStore, recordsOf, set, streamOf, temporaryDirectory, unset } from "./kit.ts";
+
+afterEach(cleanUp);
 
 describe("records", () => {
   test("an empty namespace has none", async () => {

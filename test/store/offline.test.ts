@@ -1,10 +1,12 @@
 /** check, backup and restore: what they say of sound and of damaged stores, and that they change nothing they should not. */
-import { describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { backupStore, restoreStore } from "../../src/store/backup.ts";
 import { checkStore } from "../../src/store/check.ts";
-import { append, errorOf, openedStore, recordsOf, set, streamOf, temporaryDirectory, unset } from "./kit.ts";
+import { append, cleanUp, errorOf, openedStore, recordsOf, set, streamOf, temporaryDirectory, unset } from "./kit.ts";
+
+afterEach(cleanUp);
 
 async function filledStore(directory: string) {
   const store = await openedStore(directory);

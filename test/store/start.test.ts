@@ -1,10 +1,12 @@
 /** What openStore refuses, with which error, and what it leaves alone. */
 import { Database } from "bun:sqlite";
-import { describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openStore } from "../../src/store/store.ts";
-import { errorOf, later, openedStore, recordsOf, set, temporaryDirectory } from "./kit.ts";
+import { cleanUp, errorOf, later, openedStore, recordsOf, set, temporaryDirectory } from "./kit.ts";
+
+afterEach(cleanUp);
 
 const open = (directory: string) => errorOf(() => openStore({ directory }));
 

@@ -1,11 +1,13 @@
 /** Real write-ahead logs of SQLite, whole, torn and altered: what the scan must say of each. */
 import { Database } from "bun:sqlite";
-import { describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { scanWal } from "../../src/store/wal-scan.ts";
-import { temporaryDirectory } from "./kit.ts";
+import { cleanUp, temporaryDirectory } from "./kit.ts";
+
+afterEach(cleanUp);
 
 const FRAME_BYTES = 24 + 4096;
 const frameOffset = (frame: number): number => 32 + frame * FRAME_BYTES;
