@@ -2,7 +2,7 @@
  * One connection to one server: HELLO both ways, frames in and out (those of one turn share a write),
  * back-pressure, PING with a deadline. Knows no lock and no reconnecting.
  */
-import type { Timers } from "../clock/clock.ts";
+import type { Timer, Timers } from "../clock/clock.ts";
 import { assert, LockdError } from "../errors.ts";
 import { FRAME_BYTES_MAX, FrameDecoder, FrameEncoder } from "../wire/frame.ts";
 import type { Body, Frame } from "../wire/types.ts";
@@ -112,6 +112,7 @@ export class Channel {
   /** the transport asked to wait for its drain */
   #blocked = false;
   #heardMs: number;
+  #endTimer: Timer | null = null;
   /** when the PING that is not answered yet was sent */
   #pingMs: number | null = null;
 
@@ -183,7 +184,7 @@ export class Channel {
     if (this.#closed !== null) return;
     this.#flush();
     this.#transport.end();
-    this.#options.timers.after(END_MS_MAX, () => this.#transport.destroy());
+    this.#endTimer = this.#options.timers.after(END_MS_MAX, () => this.#transport.destroy());
     this.#close(new LockdError("unavailable", `talk to ${this.label}: closed by this client`));
   }
 
@@ -203,6 +204,7 @@ export class Channel {
   }
 
   #transportClosed(error: Error | null): void {
+    this.#endTimer?.cancel();
     if (this.#closed !== null) return;
     const why = error === null ? "the server closed the connection" : describeNetworkError(error);
     const verb = this.#opening === null ? "talk" : "connect";

@@ -328,7 +328,8 @@ export class Session {
     for (const { request, grant } of listed.values()) {
       this.#outbox.send("UNLOCK", grant === undefined ? { request } : { handle: grant.handle }, nowMs);
     }
-    if (this.active) this.#renewals.send(nowMs);
+    // whatever is held has been waiting for its renewal since the connection broke
+    if (this.active && this.#generation > 1) this.#renewals.send(nowMs);
   }
 
   #takeOver(ticket: Ticket, listed: SessionTicket | undefined, nowMs: number): void {
