@@ -4,7 +4,13 @@
  */
 import type { BundledPlugin } from "../src/cli/plugin-catalog.ts";
 
-export const bundledPlugins: readonly BundledPlugin[] = [];
+export const bundledPlugins: readonly BundledPlugin[] = [
+  {
+    name: "lock",
+    commandNames: ["serve", "exec", "lock", "unlock", "renew", "wait", "list", "why", "release", "status", "events", "sessions", "kick"],
+    load: async () => (await import("../plugins/lock/index.ts")).lockPlugin,
+  },
+];
 
 /** Entries of their own in the build; all files that end in `.worker.ts`. */
 export const workers: readonly string[] = ["src/store/writer.worker.ts"];

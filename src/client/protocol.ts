@@ -106,7 +106,7 @@ export interface LockFailedBody {
 
 export interface BlockerBody {
   object: string;
-  holder: Omit<HolderBody, "session">;
+  holder: HolderBody;
   token?: number;
   /** how long it has been in this state, milliseconds */
   sinceAgo: number;

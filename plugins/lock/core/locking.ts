@@ -75,7 +75,7 @@ export function release(state: TableState, command: Command<"release">): LockAns
       note: `by ${command.by}: ${command.reason}`,
     });
   }
-  return { kind: "releasing", holder, freeMs: Math.max(0, ticket.freeAtMs - state.nowMs) };
+  return { kind: "releasing", holder, session: ticket.session.id, freeMs: Math.max(0, ticket.freeAtMs - state.nowMs) };
 }
 
 /** Answers a request that was seen before with what became of it. */

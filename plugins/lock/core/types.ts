@@ -147,7 +147,7 @@ export type LockAnswer =
   | { kind: "renewed"; message: number; lost: readonly { token: number; reason: LossReason }[]; mismatch: boolean }
   | { kind: "renewedHandle"; token: number; leftMs: number; durationMs: number; unlockDurationMs: number }
   /** `freeMs`: time until the objects go on to the next */
-  | { kind: "releasing"; holder: Holder; freeMs: number }
+  | { kind: "releasing"; holder: Holder; session: string; freeMs: number }
   | { kind: "kicked"; tickets: number }
   | { kind: "done" }
   | { kind: "refused"; code: LockFailure | "notheld" | "notfound"; message: string; blockers?: readonly Blocker[]; position?: number };

@@ -1,0 +1,38 @@
+/** Options of the lock service: section `[lock]` of the configuration file. */
+import type { OptionSpec } from "../../src/config/types.ts";
+import type { OptionValue } from "../../src/config/types.ts";
+import { assert } from "../../src/errors.ts";
+import type { LockLimits } from "./core/types.ts";
+
+export const lockOptions: readonly OptionSpec[] = [
+  limit("objects-max", 1_000_000, "distinct objects that may have tickets at one time"),
+  limit("tickets-max", 2_000_000, "tickets, held and waiting, at one time"),
+  limit("tickets-per-session-max", 200_000, "tickets that one session may have"),
+  limit("waiters-per-object-max", 200_000, "tickets that may wait for one object"),
+  limit("sessions-max", 100_000, "sessions at one time"),
+  limit("history-max", 10_000, "events kept for `lockd events`, `lockd why` and watchers"),
+];
+
+function limit(name: string, value: number, help: string): OptionSpec {
+  return { name, type: "integer", min: 1, max: 10_000_000, default: value, help };
+}
+
+/** The table's limits from the validated section. */
+export function limitsFrom(config: Readonly<Record<string, OptionValue>>): LockLimits {
+  return {
+    objectsMax: numberOf(config, "objects-max"),
+    ticketsMax: numberOf(config, "tickets-max"),
+    ticketsPerSessionMax: numberOf(config, "tickets-per-session-max"),
+    waitersPerObjectMax: numberOf(config, "waiters-per-object-max"),
+    sessionsMax: numberOf(config, "sessions-max"),
+    objectsPerTicketMax: 64,
+    lostMax: 10_000,
+    workPerStepMax: 256,
+  };
+}
+
+export function numberOf(config: Readonly<Record<string, OptionValue>>, name: string): number {
+  const value = config[name];
+  assert(typeof value === "number", `option lock.${name} is a number`);
+  return value;
+}

@@ -1,0 +1,85 @@
+/**
+ * The table's views and answers as bodies of the wire: absolute engine times become relative ones,
+ * handles are left out of everything but the grant itself. Pure functions.
+ */
+import type {
+  BlockerBody, EventBody, HolderBody, LockedBody, SessionBody, SessionTicket, TicketBody,
+} from "../../../src/client/protocol.ts";
+import type { Blocker, Grant, Holder, Instant, LockEvent, OwnTicket, SessionView, TicketView } from "../core/types.ts";
+
+export function holderBody(holder: Holder, session: string): HolderBody {
+  const { name, host, pid, program, address, commandLine } = holder;
+  return { name, host, pid, program, address, session, ...(commandLine === undefined ? {} : { commandLine }) };
+}
+
+export const lockedBody = (grant: Grant): LockedBody => ({
+  request: grant.request,
+  objects: grant.objects,
+  handle: grant.handle,
+  token: grant.token,
+  left: grant.leftMs,
+  duration: grant.durationMs,
+  unlockDuration: grant.unlockDurationMs,
+  processed: grant.message,
+  grant: grant.grantNumber,
+});
+
+export const blockerBody = (blocker: Blocker, at: Instant): BlockerBody => ({
+  object: blocker.object,
+  holder: holderBody(blocker.holder, blocker.session),
+  ...(blocker.token === null ? {} : { token: blocker.token }),
+  sinceAgo: at.nowMs - blocker.sinceMs,
+  state: blocker.state,
+});
+
+export const sessionTicket = (ticket: OwnTicket): SessionTicket => ({
+  request: ticket.request,
+  objects: ticket.objects,
+  state: ticket.state,
+  ...(ticket.grant === undefined ? {} : { grant: lockedBody(ticket.grant) }),
+});
+
+export function ticketBody(view: TicketView, at: Instant): TicketBody {
+  return {
+    object: view.object,
+    ticket: view.ticket,
+    state: view.state,
+    mode: view.mode,
+    ...(view.permits === undefined ? {} : { permits: view.permits }),
+    ...(view.count === undefined ? {} : { count: view.count }),
+    holder: holderBody(view.holder, view.session),
+    detached: view.detached,
+    ...(view.token === undefined ? {} : { token: view.token }),
+    sinceAgo: at.nowMs - view.sinceMs,
+    ...(view.expiresMs === undefined ? {} : { expiresIn: view.expiresMs - at.nowMs }),
+    ...(view.freeAtMs === undefined ? {} : { freeIn: view.freeAtMs - at.nowMs }),
+    ...(view.waitDeadlineMs === undefined ? {} : { waitLeft: view.waitDeadlineMs - at.nowMs }),
+    ...(view.position === undefined ? {} : { position: view.position }),
+    ...(view.value === undefined ? {} : { value: view.value }),
+  };
+}
+
+export const eventBody = (event: LockEvent): EventBody => ({
+  id: event.id,
+  time: event.wallMs,
+  event: event.event,
+  object: event.object,
+  ticket: event.ticket,
+  mode: event.mode,
+  holder: holderBody(event.holder, event.session),
+  ...(event.token === undefined ? {} : { token: event.token }),
+  ...(event.waitedMs === undefined ? {} : { waited: event.waitedMs }),
+  ...(event.heldMs === undefined ? {} : { held: event.heldMs }),
+  ...(event.reason === undefined ? {} : { reason: event.reason }),
+});
+
+export const sessionBody = (view: SessionView, at: Instant): SessionBody => ({
+  session: view.session,
+  holder: holderBody(view.holder, view.session),
+  generation: view.generation,
+  connected: view.connected,
+  heardAgo: at.nowMs - view.heardMs,
+  grace: view.graceMs,
+  held: view.held,
+  waiting: view.waiting,
+});
