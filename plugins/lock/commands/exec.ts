@@ -5,13 +5,12 @@ import type { CommandContext } from "../../../src/cli/types.ts";
 import { connect, type LockdClient } from "../../../src/client/client.ts";
 import type { Lock } from "../../../src/client/lock.ts";
 import type { LockOptions } from "../../../src/client/lock-options.ts";
-import { asLockdError, assert, LockdError } from "../../../src/errors.ts";
+import { assert, LockdError } from "../../../src/errors.ts";
 import { bootTimeMs } from "../../../src/system/bootTimer.ts";
 import { softwareVersion } from "../../../src/version.ts";
 import type { OnLost } from "../exec/guardedChild.ts";
 import { readInheritance } from "../exec/inheritance.ts";
 import { runGuarded } from "../exec/run.ts";
-import { explainRefusal } from "./not-obtained.ts";
 import { userName } from "./with-client.ts";
 
 /** The goodbye is a courtesy to the server: what was held is released before it. */
@@ -67,8 +66,6 @@ async function runCommand(context: CommandContext): Promise<number> {
         release: { handle: lock.handle, servers },
       }),
     });
-  } catch (error) {
-    throw explainRefusal(asLockdError(error));
   } finally {
     await closeWithin(client, CLOSE_MS_MAX);
   }
