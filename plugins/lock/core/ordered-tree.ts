@@ -42,11 +42,6 @@ export class OrderedTree<K extends number | string, V> {
     return sizeOf(this.#root);
   }
 
-  /** Number of nodes with weight 1. */
-  get weight(): number {
-    return weightOf(this.#root);
-  }
-
   /** Links a node whose key is not in the tree yet. */
   insert(node: OrderedNode<K, V>): void {
     assert(!node.linked, "a node is linked once");
@@ -110,12 +105,6 @@ export class OrderedTree<K extends number | string, V> {
     const difference = weight - node.weight;
     node.weight = weight;
     for (let at: OrderedNode<K, V> | null = node; at !== null; at = at.parent) at.weightSum += difference;
-  }
-
-  find(key: K): OrderedNode<K, V> | null {
-    let at = this.#root;
-    while (at !== null && at.key !== key) at = key < at.key ? at.left : at.right;
-    return at;
   }
 
   first(): OrderedNode<K, V> | null {

@@ -19,10 +19,6 @@ export interface Timed {
 export class TimerHeap<T extends Timed> {
   readonly #items: T[] = [];
 
-  get size(): number {
-    return this.#items.length;
-  }
-
   /** The item that is due first. */
   first(): T | null {
     return this.#items[0] ?? null;
