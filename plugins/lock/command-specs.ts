@@ -81,6 +81,15 @@ export const serveCommand: CommandSpec = {
   load: () => import("./commands/serve.ts"),
 };
 
+export const demoCommand: CommandSpec = {
+  name: "demo",
+  group: "Servers",
+  summary: "show what lockd does, on a server of its own in a temporary directory",
+  description: "Takes a few seconds, needs nothing, leaves nothing. Exit code 1 when something was not as told.",
+  examples: [["lockd demo", ""]],
+  load: () => import("./commands/demo.ts"),
+};
+
 export const lockCommand: CommandSpec = {
   name: "lock",
   group: LOCKS,
