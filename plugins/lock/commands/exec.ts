@@ -1,8 +1,7 @@
 /** `lockd exec OBJECT… -- CMD ARG…`: joins the client library's lock with the guard of a command. */
 import { basename } from "node:path";
-import { reportError } from "../../../src/cli/report-error.ts";
 import type { CommandContext } from "../../../src/cli/types.ts";
-import { connect, type LockdClient } from "../../../src/client/client.ts";
+import type { LockdClient } from "../../../src/client/client.ts";
 import type { Lock } from "../../../src/client/lock.ts";
 import type { LockOptions } from "../../../src/client/lock-options.ts";
 import { assert, LockdError } from "../../../src/errors.ts";
@@ -11,7 +10,6 @@ import { softwareVersion } from "../../../src/version.ts";
 import type { OnLost } from "../exec/guardedChild.ts";
 import { readInheritance } from "../exec/inheritance.ts";
 import { runGuarded } from "../exec/run.ts";
-import { userName } from "./with-client.ts";
 
 /** The goodbye is a courtesy to the server: what was held is released before it. */
 const CLOSE_MS_MAX = 300;
@@ -22,6 +20,7 @@ export async function run(context: CommandContext): Promise<number> {
   } catch (error) {
     const code = context.values.numberOrNull("error-exit");
     if (code === null) throw error;
+    const { reportError } = await import("../../../src/cli/report-error.ts");
     const { text } = reportError(error, { json: context.out.json, stack: false });
     process.stderr.write(text);
     return code;
@@ -45,6 +44,8 @@ async function runCommand(context: CommandContext): Promise<number> {
       acquire: async (signal) => {
         const waitMs = values.numberOrNull("wait");
         const startMs = bootTimeMs();
+        // only now: the helpers start up while it loads
+        const [{ connect }, { userName }] = await Promise.all([import("../../../src/client/client.ts"), import("./with-client.ts")]);
         client = await connect({
           servers,
           wait: waitMs,

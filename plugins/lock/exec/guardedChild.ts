@@ -8,7 +8,7 @@ import { bootTimeMs } from "../../../src/system/bootTimer.ts";
 import { SIGNALS, groupIsAlive, signalGroup } from "../../../src/system/process.ts";
 import { LockdError, assert } from "../../../src/errors.ts";
 import type { Inheritance } from "./inheritance.ts";
-import { SUPERVISOR_SAYS, orderBytes, type Order, type ReleaseOrder } from "./orders.ts";
+import { orderBytes, type Order, type ReleaseOrder } from "./orders.ts";
 import { helperCommand } from "./self.ts";
 import { SHIM_SAYS, goMessage, shimArguments } from "./shim.ts";
 import { JobTerminal } from "./terminal.ts";
@@ -59,7 +59,7 @@ export interface Spoiled {
 }
 
 export class GuardedChild {
-  /** Resolves when the command could start at once; stays open or rejects when it never can, see `spoiled`. */
+  /** Resolves when the command could start at once; stays open when it never can, see `spoiled`. */
   readonly ready: Promise<void>;
   /** How the command ended. Its group may live on, see `end`. */
   readonly exited: Promise<ChildEnd>;
@@ -119,10 +119,9 @@ export class GuardedChild {
     this.#ordersDescriptor = orders.writeEnd;
 
     const shimReport = readShim(Bun.file(status.readEnd).stream());
-    const supervisorReady = this.#followSupervisor();
-    this.ready = Promise.all([shimReport.ready, supervisorReady]).then(() => undefined);
-    // the failure of a helper is told by `spoiled`
-    this.ready.catch(() => undefined);
+    // the supervisor need not be up: its orders wait in the pipe, and so would the end of the pipe
+    void this.#followSupervisor();
+    this.ready = shimReport.ready;
     this.exited = this.#awaitEnd(shimReport);
   }
 
@@ -245,24 +244,13 @@ export class GuardedChild {
     if (!writeWhole(this.#ordersDescriptor, orderBytes(order))) this.#markUnguarded();
   }
 
-  /** Resolves when the supervisor is ready; goes on listening to what it had to do. */
-  #followSupervisor(): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const follow = async (): Promise<void> => {
-        for await (const bytes of this.#supervisor.stdout) {
-          for (const byte of bytes) {
-            if (byte === SUPERVISOR_SAYS.ready) resolve();
-            else this.#lostToSupervisor = true;
-          }
-        }
-        await this.#supervisor.exited;
-        const error = new LockdError("failed", "guard command: the supervisor has ended");
-        reject(error);
-        if (this.#state === "prepared") this.#markSpoiled({ signal: endSignal(this.#supervisor), error });
-        if (this.#state === "running") this.#markUnguarded();
-      };
-      void follow();
-    });
+  /** Listens to what the supervisor had to do, and to its end. */
+  async #followSupervisor(): Promise<void> {
+    for await (const _ of this.#supervisor.stdout) this.#lostToSupervisor = true;
+    await this.#supervisor.exited;
+    const error = new LockdError("failed", "guard command: the supervisor has ended");
+    if (this.#state === "prepared") this.#markSpoiled({ signal: endSignal(this.#supervisor), error });
+    if (this.#state === "running") this.#markUnguarded();
   }
 
   async #awaitEnd(report: ShimReport): Promise<ChildEnd> {

@@ -18,8 +18,8 @@ export type Order =
   /** the command has ended and been waited for: leave its group alone */
   | { order: "done" };
 
+/** Any of them means that the command ran up to its deadline without the wrapper. */
 export const SUPERVISOR_SAYS = {
-  ready: 0x52,
   /** it sent TERM, because the time had come and the wrapper had not */
   terminated: 0x54,
   /** it sent KILL */

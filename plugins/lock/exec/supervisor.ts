@@ -31,7 +31,6 @@ export async function main(): Promise<void> {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE"] as const) {
     ignoreSignal(SIGNALS[signal]);
   }
-  say(SUPERVISOR_SAYS.ready);
   const orphaned = watch();
   if (orphaned === null) return;
   const gone = await killUntilGone(orphaned.group);
