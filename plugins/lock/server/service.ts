@@ -118,7 +118,8 @@ export class LockService implements EngineListener {
   #lock(bound: BoundSession, id: number, { request, spec }: LockBodyParsed): void {
     const { connection } = bound;
     bound.pending.set(request, id);
-    const handle = Buffer.from(this.#random(HANDLE_BYTES)).toString("base64url");
+    // begins with a letter: a handle must not look like a flag on a command line
+    const handle = `h${Buffer.from(this.#random(HANDLE_BYTES)).toString("base64url")}`;
     this.#engine.submit({ kind: "lock", session: bound.id, request, spec, handle, message: id }, spec.waitMs, (answer) => {
       if (answer.kind === "waiting") {
         if (spec.reportQueue) connection.send("QUEUE", 0, { request, position: answer.position });
