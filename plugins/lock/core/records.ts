@@ -5,17 +5,15 @@
  *   t/NUMBER ticket   s/SESSION session   d/OBJECT lock-delay   l/NUMBER lost lock
  *   f/NUMBER failed wait   meta counters
  */
-import { Decoder } from "cbor-x/decode";
 import { Encoder } from "cbor-x/encode";
-import { LockdError } from "../../../src/errors.ts";
 import type { Entity, FailedRequest, LostLock, Meta, Session, Ticket } from "./entities.ts";
+import { Fields, corrupt } from "./record-fields.ts";
 import type { Holder, LockFailure, LockMode, LockSpec, LossReason } from "./types.ts";
 
 /** Raised when the meaning of a record changes; a newer one is refused. */
 const FORMAT = 1;
 
 const encoder = new Encoder({ useRecords: false });
-const decoder = new Decoder({ useRecords: false });
 
 const MODES: readonly LockMode[] = ["exclusive", "shared", "semaphore"];
 const STATES: readonly Ticket["state"][] = ["waiting", "locked", "unlocking"];
@@ -211,7 +209,9 @@ export function decode(key: string, value: Uint8Array): DecodedRecord {
 function decodeMeta(key: string, fields: Fields): Pick<Meta, "lastNumber" | "lastToken" | "lastEventId"> {
   const format = fields.count();
   if (format !== FORMAT) {
-    throw corrupt(key, `format ${format}, this program reads ${FORMAT}`, "Use the version of lockd that wrote it.");
+    throw corrupt(key, `format ${format}, this program reads ${FORMAT}`, {
+      hint: "Use the version of lockd that wrote it.",
+    });
   }
   return { lastNumber: fields.count(), lastToken: fields.count(), lastEventId: fields.count() };
 }
@@ -297,94 +297,4 @@ function numberIn(key: string): number {
   const number = Number(digits);
   if (!/^[1-9][0-9]*$/.test(digits) || !Number.isSafeInteger(number)) throw corrupt(key, "no number in the key");
   return number;
-}
-
-export function corrupt(key: string, detail: string, hint?: string): LockdError {
-  return new LockdError("corrupt", `read lock table record ${JSON.stringify(key)}: ${detail}`, {
-    hint: hint ?? "Restore the data directory from a backup.",
-  });
-}
-
-/** Reads the fields of one record in order; every surprise is `corrupt`. */
-class Fields {
-  readonly #key: string;
-  readonly #fields: readonly unknown[];
-  #next = 0;
-
-  constructor(key: string, bytes: Uint8Array) {
-    this.#key = key;
-    let decoded: unknown;
-    try {
-      decoded = decoder.decode(bytes);
-    } catch (cause) {
-      throw new LockdError("corrupt", `read lock table record ${JSON.stringify(key)}: not CBOR`, { cause });
-    }
-    if (!Array.isArray(decoded)) throw corrupt(key, "not an array");
-    this.#fields = decoded;
-  }
-
-  text(): string {
-    const value = this.#take();
-    return typeof value === "string" ? value : this.#refuse("a text");
-  }
-
-  textOrNull(): string | null {
-    const value = this.#take();
-    return typeof value === "string" || value === null ? value : this.#refuse("a text or null");
-  }
-
-  texts(): string[] {
-    return this.textsOrNull() ?? this.#refuse("texts");
-  }
-
-  textsOrNull(): string[] | null {
-    const value = this.#take();
-    if (value === null) return null;
-    if (!Array.isArray(value) || value.length === 0) return this.#refuse("texts");
-    return value.map((item: unknown) => (typeof item === "string" ? item : this.#refuse("texts")));
-  }
-
-  count(): number {
-    const value = this.#take();
-    return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : this.#refuse("a whole number");
-  }
-
-  time(): number {
-    return this.timeOrNull() ?? this.#refuse("a time");
-  }
-
-  timeOrNull(): number | null {
-    const value = this.#take();
-    if (value === null) return null;
-    return typeof value === "number" && Number.isFinite(value) ? value : this.#refuse("a time or null");
-  }
-
-  flag(): boolean {
-    const value = this.#take();
-    return typeof value === "boolean" ? value : this.#refuse("true or false");
-  }
-
-  bytes(): Uint8Array {
-    const value = this.#take();
-    return value instanceof Uint8Array ? value : this.#refuse("bytes");
-  }
-
-  choice<T extends string>(among: readonly T[]): T {
-    return this.choiceOrNull(among) ?? this.#refuse("a choice");
-  }
-
-  choiceOrNull<T extends string>(among: readonly T[]): T | null {
-    const value = this.#take();
-    if (value === null) return null;
-    const chosen = typeof value === "number" ? among[value] : undefined;
-    return chosen ?? this.#refuse("a choice");
-  }
-
-  #take(): unknown {
-    return this.#fields[this.#next++];
-  }
-
-  #refuse(wanted: string): never {
-    throw corrupt(this.#key, `field ${this.#next} is not ${wanted}`);
-  }
 }

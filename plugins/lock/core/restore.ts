@@ -3,18 +3,12 @@
  * other reads to the same table, to the last counter, whenever no scheduled work is left.
  */
 import type { RecordChange } from "../../../src/store/types.ts";
-import {
-  Delay,
-  type Entity,
-  FailedRequest,
-  LostLock,
-  Session,
-  Ticket,
-} from "./entities.ts";
+import { Delay, type Entity, FailedRequest, LostLock, Session, Ticket } from "./entities.ts";
 import { isEligible } from "./granting.ts";
 import { startLease } from "./leases.ts";
 import { attach, disown, makeReady, reserve, startHolding, startWaiting, unreserveAll } from "./queues.ts";
-import { type SessionRecord, type TicketRecord, corrupt, decode, encode, keyOf } from "./records.ts";
+import { corrupt } from "./record-fields.ts";
+import { type SessionRecord, type TicketRecord, decode, encode, keyOf } from "./records.ts";
 import { TableState } from "./state.ts";
 import type { LockLimits } from "./types.ts";
 
