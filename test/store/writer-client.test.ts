@@ -109,12 +109,14 @@ describe("a group", () => {
   });
 
   test("checks that streams go on where they end, also within a batch", async () => {
-    const { writer } = await client("waiting", { readStreamEnd: (_, stream) => (stream === "old" ? 10 : null) });
+    const { worker, writer } = await client("waiting", { readStreamEnd: (_, stream) => (stream === "old" ? 10 : null) });
     const refused = async (...appends: ReturnType<typeof append>[]) => String(await errorOf(() => writer.commit("lock", { changes: [], appends })));
     expect(await refused(append("old", 12, 12, ""))).toContain("goes on with 11, not with 12");
     expect(await refused(append("new", 1, 3, ""), append("new", 3, 4, ""))).toContain("goes on with 4, not with 3");
-    void writer.commit("lock", { changes: [], appends: [append("old", 11, 12, ""), append("old", 13, 13, ""), append("new", 7, 9, "")] });
+    const accepted = writer.commit("lock", { changes: [], appends: [append("old", 11, 12, ""), append("old", 13, 13, ""), append("new", 7, 9, "")] });
     expect(await refused(append("new", 9, 9, ""))).toContain("goes on with 10, not with 9");
     expect(await refused(append("old", 15, 15, ""))).toContain("goes on with 14, not with 15");
+    worker.postMessage({ kind: "go" });
+    await accepted;
   });
 });
