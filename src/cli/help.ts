@@ -24,7 +24,7 @@ export function rootHelp(commands: readonly CommandSpec[], version: string): str
   groups.delete(OTHER_GROUP);
   if (others !== undefined) groups.set(OTHER_GROUP, others);
   return [
-    `lockd ${version}: locks, consensus and file replication in one executable`,
+    `lockd ${version}: a lock service in one executable`,
     "",
     "Usage: lockd COMMAND [ARGUMENT…] [--FLAG…]",
     ...[...groups].flatMap(([group, lines]) => ["", `${group}:`, ...lines]),
