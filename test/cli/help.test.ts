@@ -30,7 +30,7 @@ describe("help", () => {
     expect(ended).toEqual({
       code: 0,
       stderr: "",
-      stdout: `lockd 1.2.3: locks, consensus and file replication in one executable
+      stdout: `lockd 1.2.3: a lock service in one executable
 
 Usage: lockd COMMAND [ARGUMENT…] [--FLAG…]
 
