@@ -6,7 +6,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
-export const LOCKD = resolve(import.meta.dir, "../../dist/lockd");
+/** The executable under test; TEST_LOCKD names another one than the build's. */
+export const LOCKD = process.env["TEST_LOCKD"] ?? resolve(import.meta.dir, "../../dist/lockd");
 
 export interface Finished {
   code: number;
@@ -45,13 +46,22 @@ export class TestServer {
   }
 
   /** Starts `lockd serve` and resolves at its ready line; rejects with its output when it ends before. */
-  static async start(options: { directory: string; listen?: string; flags?: readonly string[]; prefix?: readonly string[] }): Promise<TestServer> {
+  static async start(options: {
+    directory: string;
+    listen?: string;
+    /** default: off */
+    http?: string;
+    flags?: readonly string[];
+    /** a command that runs the server as its child, such as strace */
+    prefix?: readonly string[];
+    env?: Readonly<Record<string, string>>;
+  }): Promise<TestServer> {
     const command = [
       ...(options.prefix ?? []),
-      LOCKD, "serve", "--listen", options.listen ?? "127.0.0.1:0", "--http", "off", "--data", options.directory,
+      LOCKD, "serve", "--listen", options.listen ?? "127.0.0.1:0", "--http", options.http ?? "off", "--data", options.directory,
       "--log-format", "json", ...(options.flags ?? []),
     ];
-    const child = Bun.spawn(command, { env: environment(), stdin: "ignore", stdout: "ignore", stderr: "pipe" });
+    const child = Bun.spawn(command, { env: environment(options.env), stdin: "ignore", stdout: "ignore", stderr: "pipe" });
     const log: string[] = [];
     const ready = await new Promise<Ready>((found, failed) => {
       void readLines(child.stderr, (line) => {
@@ -69,15 +79,25 @@ export class TestServer {
     return this.ready.listen;
   }
 
+  /** Sends a signal to the server itself, not to what it runs under; without effect when it has ended. */
+  signal(name: NodeJS.Signals): void {
+    if (this.process.exitCode !== null || this.process.signalCode !== null) return;
+    try {
+      process.kill(this.ready.pid, name);
+    } catch {
+      // it ended in this very moment
+    }
+  }
+
   /** kill -9, and waits until it is gone. */
   async kill(): Promise<void> {
-    this.process.kill("SIGKILL");
+    this.signal("SIGKILL");
     await this.process.exited;
   }
 
   /** SIGTERM; the exit code. */
   async stop(): Promise<number> {
-    this.process.kill("SIGTERM");
+    this.signal("SIGTERM");
     return this.process.exited;
   }
 
