@@ -1,9 +1,10 @@
 /** What the caller sees of a command's end, and what the command sees of its start. */
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { createHash, randomBytes } from "node:crypto";
-import { chmodSync, writeFileSync } from "node:fs";
-import { ExecWorld } from "./kit.ts";
+import { chmodSync, readdirSync, readlinkSync, writeFileSync } from "node:fs";
+import { ExecWorld, TEST_MS_MAX, childrenOf } from "./kit.ts";
 
+setDefaultTimeout(TEST_MS_MAX);
 let world: ExecWorld;
 beforeEach(() => {
   world = new ExecWorld();
@@ -86,6 +87,21 @@ describe("the command gets", () => {
     expect((await world.run(["python3", "-c", list])).stdout).toBe("[0, 1, 2, 3]\n");
     const dirty = ["bash", "-c", 'exec 3</dev/null 4</dev/null 9</dev/null; exec "$@"', "bash"];
     expect((await world.run(["python3", "-c", list], {}, { before: dirty })).stdout).toBe("[0, 1, 2, 3]\n");
+  });
+
+  test("and no helper keeps one that lockd was given", async () => {
+    const given = world.path("given");
+    const before = ["bash", "-c", `exec 3>${given} 4>${given}; exec "$@"`, "bash"];
+    const run = world.start(world.fake(), ["sh", "-c", "echo up; sleep 60"], { before });
+    await run.said("up");
+    const helpers = childrenOf(run.pid);
+    expect(helpers.length).toBe(2);
+    for (const helper of helpers) {
+      const open = readdirSync(`/proc/${helper.pid}/fd`).map((name) => readlinkSync(`/proc/${helper.pid}/fd/${name}`));
+      expect(open).not.toContain(given);
+    }
+    run.process.kill("SIGTERM");
+    expect((await run.end()).code).toBe(143);
   });
 
   test("blocking stdio, as it was given to lockd", async () => {

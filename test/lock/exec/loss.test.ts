@@ -1,9 +1,10 @@
 /** The lock is lost while the command runs: it ends in time, whatever state anybody is in. */
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { SIGNALS, groupIsAlive } from "../../../src/system/process.ts";
 import { killAfterMs } from "../../../plugins/lock/exec/guardedChild.ts";
-import { ExecWorld, isAlive, until } from "./kit.ts";
+import { ExecWorld, TEST_MS_MAX, isAlive, until } from "./kit.ts";
 
+setDefaultTimeout(TEST_MS_MAX);
 let world: ExecWorld;
 beforeEach(() => {
   world = new ExecWorld();
@@ -62,6 +63,15 @@ describe("with --on-lost term", () => {
     const result = await run.end();
     expect(result.code).toBe(76);
     expect(groupIsAlive(group)).toBe(false);
+  });
+
+  test("a stopped command goes on to hear TERM and may tidy up", async () => {
+    const script = "trap 'echo tidy; exit 0' TERM; echo pid $$; while :; do sleep 0.02; done";
+    const run = world.start(world.fake({ lostAfterMs: 400 }), ["sh", "-c", script]);
+    process.kill(-Number(await run.said("pid")), "SIGSTOP");
+    const result = await run.end();
+    expect(result.stdout).toContain("tidy");
+    expect(result.code).toBe(76);
   });
 
   test("a stopped command is killed in time", async () => {

@@ -1,8 +1,9 @@
 /** Signals: to the command while it runs, to the wait before it, to a helper, to a stopped process. */
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { SIGNALS, groupIsAlive } from "../../../src/system/process.ts";
-import { ExecWorld, childrenOf, isAlive, until, type ExecRun } from "./kit.ts";
+import { ExecWorld, TEST_MS_MAX, childrenOf, isAlive, until, type ExecRun } from "./kit.ts";
 
+setDefaultTimeout(TEST_MS_MAX);
 let world: ExecWorld;
 beforeEach(() => {
   world = new ExecWorld();
@@ -123,7 +124,7 @@ test("a signal at any moment around the start is never lost and never leaves any
     expect(["cancelled", "released"]).toContain(result.journal.at(-1) ?? "");
     await until("nothing is left", () => !helpers.some((helper) => isAlive(helper.pid)));
   }
-}, 30_000);
+});
 
 describe("when the wrapper is killed", () => {
   test("the whole group ends, also what ignores every signal that can be ignored", async () => {
@@ -133,6 +134,17 @@ describe("when the wrapper is killed", () => {
     await until("all four are up", () => run.stdout.split("pid").length === 5);
     run.process.kill("SIGKILL");
     await until("the group is gone", () => !groupIsAlive(group));
+  });
+
+  test("and the supervisor with it, the command ends all the same", async () => {
+    const run = world.start(world.fake(), ["sh", "-c", "echo pid $$; exec sleep 60"]);
+    const pid = await pidOf(run);
+    const supervisor = childrenOf(run.pid).find((child) => child.arguments.includes("__supervise"));
+    // stopped, so that it cannot do what it does when it notices the death of its supervisor
+    run.process.kill("SIGSTOP");
+    process.kill(supervisor?.pid ?? 0, "SIGKILL");
+    run.process.kill("SIGKILL");
+    await until("the command is gone", () => !isAlive(pid));
   });
 
   test("the supervisor ends too", async () => {

@@ -1,9 +1,9 @@
 /** On a terminal a command under a lock behaves as the command alone would, in a shell with job control. */
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { processStat } from "../../../src/system/process.ts";
 import type { FakeLock } from "./fakeExec.ts";
-import { ExecWorld, childrenOf, execCommand, isAlive, until } from "./kit.ts";
+import { ExecWorld, TEST_MS_MAX, childrenOf, execCommand, isAlive, until } from "./kit.ts";
 
 /** An interactive shell, or one program, on a terminal of its own. */
 class Screen {
@@ -53,6 +53,7 @@ class Screen {
   }
 }
 
+setDefaultTimeout(TEST_MS_MAX);
 let world: ExecWorld;
 let screen: Screen;
 
