@@ -27,7 +27,6 @@ const SYMBOLS = {
   setpgid: { args: ["i32", "i32"], returns: "i32" },
   setrlimit: { args: ["i32", "ptr"], returns: "i32" },
   signal: { args: ["i32", "u64"], returns: "u64" },
-  sigprocmask: { args: ["i32", "ptr", "ptr"], returns: "i32" },
   tcgetpgrp: { args: ["i32"], returns: "i32" },
   tcsetpgrp: { args: ["i32", "i32"], returns: "i32" },
   timerfd_create: { args: ["i32", "i32"], returns: "i32" },

@@ -12,7 +12,6 @@ export type SignalName = NodeJS.Signals;
 
 const PR_SET_PDEATHSIG = 1;
 const RLIMIT_NOFILE = 7;
-const SIG_SETMASK = 2;
 const SIG_DFL = 0n;
 const SIG_IGN = 1n;
 
@@ -86,12 +85,6 @@ export function ignoreSignal(signal: number): void {
 
 export function defaultSignal(signal: number): void {
   libc.signal(signal, SIG_DFL);
-}
-
-/** Blocks no signal in the calling thread. */
-export function unblockAllSignals(): void {
-  const empty = new Uint8Array(128);
-  check("sigprocmask", () => libc.sigprocmask(SIG_SETMASK, empty, null));
 }
 
 /** The signals that a process ignores, from the `SigIgn` line of its /proc/PID/status. */

@@ -14,7 +14,6 @@ import {
   ignoredSignals,
   parentPid,
   setOpenFilesSoftLimit,
-  unblockAllSignals,
 } from "../../../src/system/process.ts";
 
 /** Descriptors at which the wrapper put its pipes. */
@@ -87,13 +86,12 @@ function prepare(options: ShimOptions): void {
   becomeGroupLeader();
   setOpenFilesSoftLimit(options.openFilesSoft);
   restoreSignals(options.ignored);
-  unblockAllSignals();
 }
 
 /**
  * Handlers fall back to the default at exec, ignored signals stay ignored: only those matter. The
  * signals that end a process are set now, so that one sent before the exec does what it would do to
- * the command.
+ * the command. The mask of blocked signals was inherited and is left as it is.
  */
 function restoreSignals(ignored: ReadonlySet<number>): void {
   for (const signal of ignoredSignals("self")) if (!ignored.has(signal)) defaultSignal(signal);

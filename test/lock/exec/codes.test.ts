@@ -139,6 +139,12 @@ describe("the command gets", () => {
     expect(result.stdout).toBe(`SigIgn:\t${mask}\n`);
   });
 
+  test("signals blocked that were blocked for lockd", async () => {
+    const block = "import signal,os,sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]); os.execvp(sys.argv[1], sys.argv[1:])";
+    const result = await world.run(["grep", "SigBlk", "/proc/self/status"], {}, { before: ["python3", "-c", block] });
+    expect(result.stdout).toBe("SigBlk:\t0000000000000200\n");
+  });
+
   test("working directory, umask and priority as they were", async () => {
     const before = ["bash", "-c", `cd ${world.directory}; umask 037; exec nice -n 5 "$@"`, "bash"];
     const result = await world.run(["sh", "-c", "pwd; umask; nice"], {}, { before });
