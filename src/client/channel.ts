@@ -224,9 +224,9 @@ export class Channel {
 
   #data(chunk: Uint8Array): void {
     if (this.#closed !== null) return;
+    this.#handler?.received();
     this.#heardMs = this.#options.leaseClock.now();
     this.#pingMs = null;
-    this.#handler?.received();
     try {
       this.#decoder.push(chunk, this.#onFrame);
     } catch (error) {

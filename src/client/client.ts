@@ -6,6 +6,7 @@ import { hostname } from "node:os";
 import type { Clock, Timers } from "../clock/clock.ts";
 import { portableClock, portableTimers } from "../clock/portable.ts";
 import { assert, LockdError } from "../errors.ts";
+import { clipped } from "../text.ts";
 import { parseRenewedHandle, parseUnlocked } from "./answers.ts";
 import type { ClientIdentity, ServerIdentity } from "./channel.ts";
 import { parseEndpoint } from "./endpoint.ts";
@@ -16,6 +17,7 @@ import {
   DEFAULTS,
   type EventBody,
   type KickedBody,
+  LIMITS,
   type ReleasingBody,
   type RenewedHandleBody,
   type SessionBody,
@@ -294,11 +296,12 @@ const cancelled = (objects: readonly string[], signal: AbortSignal): LockdError 
 
 function identityOf(options: ConnectOptions): ClientIdentity {
   const host = options.host ?? hostname();
+  // for listings only: a long one is cut rather than a reason to be refused
   return {
-    name: options.name ?? host,
-    host,
+    name: clipped(options.name ?? host, LIMITS.nameBytesMax),
+    host: clipped(host, LIMITS.nameBytesMax),
     pid: options.pid ?? process.pid,
-    program: options.program ?? process.argv0,
+    program: clipped(options.program ?? process.argv0, LIMITS.programBytesMax),
     software: options.software ?? "lockd client library",
   };
 }

@@ -74,7 +74,7 @@ export class Link {
 
   /** The connection, or the outcome of one round. */
   ensure(): Promise<Channel> {
-    return this.#channel === null ? this.#oneRound(Number.POSITIVE_INFINITY) : Promise.resolve(this.#channel);
+    return this.#oneRound(Number.POSITIVE_INFINITY);
   }
 
   /** Connects in the background as long as it is wanted. */
@@ -111,9 +111,11 @@ export class Link {
     }
   }
 
-  /** All who need a connection at the same time share one round. */
+  /** All who need a connection at the same time share one round, and what it found: there is one connection. */
   #oneRound(untilMs: number, signal?: AbortSignal): Promise<Channel> {
     if (this.#closing.signal.aborted) return Promise.reject(closedError());
+    // another one found it while this one slept between its rounds
+    if (this.#channel !== null) return Promise.resolve(this.#channel);
     if (this.#round !== null) return this.#round;
     const signals = signal === undefined ? this.#closing.signal : AbortSignal.any([this.#closing.signal, signal]);
     const round = this.#dialer.round(untilMs, signals).then(

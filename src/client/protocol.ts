@@ -12,6 +12,9 @@ export const LIMITS = {
   objectsPerTicketMax: 64,
   valueBytesMax: 4096,
   requestBytesMax: 64,
+  /** name and host in HELLO */
+  nameBytesMax: 255,
+  programBytesMax: 4096,
   waitMsMax: 7 * 86_400_000,
   durationMsMin: 500,
   durationMsMax: 7 * 86_400_000,

@@ -126,7 +126,9 @@ export class Runtime {
     let dueMs = this.session.dueMs;
     if (channel !== null && channel.dueMs < dueMs) dueMs = channel.dueMs;
     if (this.session.holding) dueMs = Math.min(dueMs, nowMs + WATCH_MS);
-    if (dueMs >= this.#timerDueMs || this.link.closed) return;
+    // a timer that is overdue has slept with the machine: it would come late by as much as it has slept
+    const overdue = this.#timerDueMs <= nowMs;
+    if ((dueMs >= this.#timerDueMs && !overdue) || dueMs === Number.POSITIVE_INFINITY || this.link.closed) return;
     this.#timer?.cancel();
     this.#timerDueMs = dueMs;
     this.#timer = this.#timers.after(Math.max(0, dueMs - nowMs), () => {

@@ -4,6 +4,7 @@ import type { Transport, TransportHandler } from "../../src/client/transport.ts"
 import { FakeClock } from "../../src/clock/fake.ts";
 import { asLockdError } from "../../src/errors.ts";
 import { encodeFrame, FRAME_BYTES_MAX, FrameDecoder } from "../../src/wire/frame.ts";
+import type { Frame } from "../../src/wire/types.ts";
 
 /** A stream whose other end is the test. */
 class Wire implements Transport {
@@ -34,11 +35,15 @@ class Wire implements Transport {
     this.destroyed = true;
   }
 
-  types(): string[] {
-    const types: string[] = [];
+  frames(): Frame[] {
+    const frames: Frame[] = [];
     const decoder = new FrameDecoder({ frameBytesMax: FRAME_BYTES_MAX });
-    for (const bytes of this.written) decoder.push(bytes, (frame) => void types.push(frame.type));
-    return types;
+    for (const bytes of this.written) decoder.push(bytes, (frame) => void frames.push(frame));
+    return frames;
+  }
+
+  types(): string[] {
+    return this.frames().map((frame) => frame.type);
   }
 }
 
@@ -127,11 +132,7 @@ test("a PING of the server is answered with its id", async () => {
   const { wire } = await wired();
   wire.handler.data(encodeFrame("PING", 17, {}));
   await turn();
-  const frames: [string, number][] = [];
-  new FrameDecoder({ frameBytesMax: FRAME_BYTES_MAX }).push(wire.written[1] ?? new Uint8Array(), ({ type, id }) => {
-    frames.push([type, id]);
-  });
-  expect(frames).toEqual([["PONG", 17]]);
+  expect(wire.frames().slice(1)).toEqual([{ type: "PONG", id: 17, body: {} }]);
 });
 
 test("answers cut into single bytes are put together", async () => {
@@ -156,4 +157,30 @@ test("an ended connection leaves no timer behind", async () => {
   await client.close();
   wire.handler.closed(null);
   expect(clock.pending).toBe(0);
+});
+
+test("a LOCKED that waited in the socket while the process stood still is not reported as held by the old clock", async () => {
+  const { client, clock, wire } = await wired();
+  let granted = false;
+  const lock = client.lock("x", { wait: null }).then(() => {
+    granted = true;
+  });
+  lock.catch(() => undefined);
+  await turn();
+  const [sessionId, lockId] = [1, 2];
+  wire.handler.data(encodeFrame("SESSION", sessionId, { session: client.session, generation: 1, grace: 5000, resumed: false, tickets: [] }));
+  clock.suspend(60_000);
+  const grant = {
+    request: "1", objects: ["x"], handle: "h", token: 1, left: 10_000, duration: 10_000, unlockDuration: 5000, processed: lockId, grant: 1,
+  };
+  wire.handler.data(encodeFrame("LOCKED", lockId, grant));
+  await turn();
+  expect(granted).toBe(false);
+  await clock.advanceAsync(500);
+  // only a renewal can tell
+  const renew = wire.frames().findLast((frame) => frame.type === "RENEW");
+  if (renew === undefined) throw new Error("no RENEW was sent");
+  wire.handler.data(encodeFrame("RENEWED", renew.id, { processed: renew.id, lost: [], mismatch: false }));
+  await lock;
+  expect(granted).toBe(true);
 });

@@ -217,12 +217,26 @@ describe("renewal", () => {
     bench.held();
     bench.advance(2000);
     const renew = bench.last("RENEW");
-    bench.advance(500);
-    const later = bench.held(10_000, { objects: ["later"] });
-    const before = later.ticket.deadlineMs;
-    // a server that says too much
-    bench.receive("RENEWED", renew.id, { processed: later.ticket.lockId, lost: [], mismatch: false });
-    expect(later.ticket.deadlineMs).toBe(before);
+    const later = bench.lock(null, { objects: ["later"] });
+    bench.receive("LOCKED", later.ticket.lockId, { ...bench.grant(later, { left: 3000 }) });
+    const { deadlineMs } = lastTold(later, "granted");
+    bench.receive("RENEWED", renew.id, { processed: renew.id, lost: [], mismatch: false });
+    expect(later.ticket.deadlineMs).toBe(deadlineMs);
+    expect(kinds(later)).toEqual(["granted"]);
+  });
+
+  test("whose answer was lost does not make the end of a lease look like a cut network", () => {
+    const bench = new SessionBench().connect();
+    const lock = bench.held();
+    bench.advance(2000);
+    bench.advance(2000);
+    bench.answerRenew();
+    const answered = bench.last("RENEW").id;
+    while (!kinds(lock).includes("lost")) {
+      bench.advance(50);
+      for (const renew of bench.of("RENEW")) if (renew.id > answered) bench.receive("ERROR", renew.id, error("failed"));
+    }
+    expect(lastTold(lock, "lost").error.reason).toBe("expired");
   });
 
   test("refused every time lets the lock end as expired, not later than its lease", () => {

@@ -80,6 +80,30 @@ describe("going on over a new connection", () => {
     expect(lastTold(lock, "lost").error.reason).toBe("expired");
   });
 
+  test("ends the claim to what was lost meanwhile and is not listed as held", () => {
+    const bench = new SessionBench().connect();
+    const lost = bench.held(1000, { unlockDuration: 60_000 });
+    const kept = bench.held(30_000, { objects: ["y"] });
+    bench.disconnect();
+    bench.advance(3000);
+    expect(kinds(lost)).toEqual(["granted", "lost"]);
+    bench.connect();
+    bench.answerSession([{ ...locked(lost.grant), state: "unlocking" }, locked(kept.grant)]);
+    expect(bench.last("RENEW").body["count"]).toBe(1);
+  });
+
+  test("goes on claiming what was lost meanwhile and is still listed as held, so that its holder has time to stop", () => {
+    const bench = new SessionBench().connect();
+    const lost = bench.held(1000, { unlockDuration: 60_000 });
+    bench.disconnect();
+    bench.advance(3000);
+    bench.connect();
+    bench.answerSession([locked(lost.grant)]);
+    expect(bench.last("RENEW").body["count"]).toBe(1);
+    bench.answerRenew();
+    expect(kinds(lost)).toEqual(["granted", "lost"]);
+  });
+
   test("keeps a detached lock that is not listed: it belongs to its handle", () => {
     const bench = new SessionBench().connect();
     const lock = bench.held(30_000, { detached: true });
@@ -222,6 +246,23 @@ describe("a session that the server does not let go on", () => {
     bench.answerSession();
     bench.receive("LOCKED", waiting.ticket.lockId, { ...bench.grant(waiting, { grant: 1 }) });
     expect(kinds(waiting)).toEqual(["granted"]);
+  });
+
+  test("leaves its grant numbers behind: those of the new one start again and are accepted", () => {
+    const bench = new SessionBench().connect();
+    bench.held();
+    bench.held(10_000, { objects: ["y"] });
+    bench.advance(2000);
+    bench.answerRenew({ mismatch: true });
+    const waiting = bench.lock(null, { objects: ["z"] });
+    bench.disconnect();
+    bench.connect();
+    bench.receive("ERROR", bench.last("SESSION").id, error("denied"));
+    bench.answerSession();
+    bench.receive("LOCKED", waiting.ticket.lockId, { ...bench.grant(waiting, { grant: 1 }) });
+    expect(kinds(waiting)).toEqual(["granted"]);
+    bench.advance(2000);
+    expect(bench.last("RENEW").body["seen"]).toBe(1);
   });
 
   test("and whose successor is refused, too, fails what waits instead of trying for ever", () => {
