@@ -36,7 +36,8 @@ export function setupLock(host: Host): PluginInstance {
   const isFree = (object: string): boolean => engine.peek((table, at) => table.isFree(object, at.nowMs));
   const watchers = new Watchers({ timers: host.timers, isFree });
   const startedMs = host.clock.monotonicMs();
-  const status = (): Omit<StatusBody, "tickets" | "waiting"> => ({
+  const statistics = (): LockStatistics => engine.peek((table) => table.statistics());
+  const status = (): StatusBody => ({
     name: host.nodeName,
     mode: host.mode,
     version: host.software,
@@ -53,9 +54,9 @@ export function setupLock(host: Host): PluginInstance {
     commit: host.store.stats().commits,
     applied: host.store.stats().commits,
     uptime: Math.round(host.clock.monotonicMs() - startedMs),
+    ...ticketCounts(statistics()),
   });
   const queries = new LockQueries({ engine, history, watchers, status });
-  const statistics = (): LockStatistics => engine.peek((table) => table.statistics());
   const metrics = new LockMetrics(host.metrics, statistics);
   const service = new LockService({
     engine,
@@ -94,6 +95,8 @@ function readiness(engine: LocalEngine): { ready: boolean; reason: string | null
   const { ready, reason, readyInMs } = engine.status();
   return { ready, reason, readyIn: readyInMs };
 }
+
+const ticketCounts = ({ held, waiting }: LockStatistics): { tickets: number; waiting: number } => ({ tickets: held + waiting, waiting });
 
 function registerMessages(messages: MessageRegistry, service: LockService, queries: LockQueries): void {
   messages.on("SESSION", requests.parseSession, (connection, id, body) => service.session(connection, id, body));

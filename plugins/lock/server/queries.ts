@@ -1,6 +1,6 @@
 /**
  * Requests that only look: LISTTICKETS, WHY, EVENTS, SESSIONS, WAITFREE, LOCKSTATUS, STATUS. They
- * change nothing and are answered from durable state. Knows no session binding.
+ * change nothing and, but for the last two, are answered from durable state. Knows no session binding.
  */
 import type { StatusBody } from "../../../src/client/protocol.ts";
 import type { Connection } from "../../../src/wire/types.ts";
@@ -17,14 +17,14 @@ export interface LockQueriesOptions {
   engine: LockEngine;
   history: History;
   watchers: Watchers;
-  status(): Omit<StatusBody, "tickets" | "waiting">;
+  status(): StatusBody;
 }
 
 export class LockQueries {
   readonly #engine: LockEngine;
   readonly #history: History;
   readonly #watchers: Watchers;
-  readonly #status: () => Omit<StatusBody, "tickets" | "waiting">;
+  readonly #status: () => StatusBody;
 
   constructor(options: LockQueriesOptions) {
     this.#engine = options.engine;
@@ -93,11 +93,9 @@ export class LockQueries {
     else connection.send("NOLOCK", id, { reason, readyIn: readyInMs });
   }
 
+  /** Answered at once, also while the disk is slow: that is when somebody asks. Its counts promise nothing. */
   status(connection: Connection, id: number): void {
-    this.#engine.read(
-      (table) => table.statistics(),
-      ({ held, waiting }) => connection.send("STATUS", id, { ...this.#status(), tickets: held + waiting, waiting }),
-    );
+    connection.send("STATUS", id, { ...this.#status() });
   }
 
   /** Events that became durable: into the history, then to those who watch. */
