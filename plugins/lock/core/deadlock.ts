@@ -20,6 +20,12 @@ import type { WaitEdge } from "./types.ts";
 /** Tickets looked at in one search; a cycle beyond them stays for the timeouts. */
 const LOOKS_MAX = 4000;
 
+/** One search: its bound, and the parts of queues in which every ticket was named already. */
+interface Search {
+  looksLeft: number;
+  named: Map<LockObject, { from: number; to: number }>;
+}
+
 interface Step {
   waiter: Ticket;
   object: LockObject;
@@ -34,10 +40,10 @@ export function findCycle(start: Ticket): Step[] | null {
   const seenAgents = new Set<Agent>();
   const seenTickets = new Set<Ticket>([start]);
   const open: { ticket: Ticket; from: Step | null }[] = [{ ticket: start, from: null }];
-  const budget = { looksLeft: LOOKS_MAX };
+  const search: Search = { looksLeft: LOOKS_MAX, named: new Map() };
   for (let next = open[0], index = 0; next !== undefined; next = open[++index]) {
     const { ticket: waiter, from } = next;
-    for (const { object, blocker } of blockersOf(waiter, budget)) {
+    for (const { object, blocker } of blockersOf(waiter, search)) {
       const step: Step = { waiter, object, blocker, from };
       for (const agent of blocker.agents) {
         if (goal.has(agent)) return pathOf(step);
@@ -82,16 +88,19 @@ export function edgesOf(cycle: readonly Step[]): WaitEdge[] {
 const youngest = (best: Ticket | null, ticket: Ticket): Ticket | null =>
   ticket.spec.detectDeadlock && (best === null || ticket.number > best.number) ? ticket : best;
 
-function* blockersOf(waiter: Ticket, budget: { looksLeft: number }): Generator<{ object: LockObject; blocker: Ticket }> {
+function* blockersOf(waiter: Ticket, search: Search): Generator<{ object: LockObject; blocker: Ticket }> {
   for (const { object, node } of waiter.places) {
+    const named = search.named.get(object);
+    // an exclusive waiter behind this one has named all who hold and all who wait before it
+    if (named !== undefined && named.from < waiter.number && waiter.number < named.to) continue;
     for (let place = object.firstHolder; place !== null; place = place.nextHolder) {
-      if (budget.looksLeft-- <= 0) return;
+      if (search.looksLeft-- <= 0) return;
       const blocker = place.ticket;
       if (blocker.state === "locked" && excludes(waiter.spec, blocker.spec)) yield { object, blocker };
     }
     let before = object.tickets.weightedPrevious(node);
     while (before !== null) {
-      if (budget.looksLeft-- <= 0) return;
+      if (search.looksLeft-- <= 0) return;
       const blocker = before.value.ticket;
       if (excludes(waiter.spec, blocker.spec)) {
         yield { object, blocker };
@@ -99,6 +108,10 @@ function* blockersOf(waiter: Ticket, budget: { looksLeft: number }): Generator<{
       }
       before = object.tickets.weightedPrevious(before);
     }
+    if (waiter.spec.mode !== "exclusive") continue;
+    const from = before === null ? 0 : before.key;
+    if (named === undefined || waiter.number > named.to) search.named.set(object, { from, to: waiter.number });
+    else if (named.from === waiter.number) named.from = from;
   }
 }
 

@@ -23,7 +23,7 @@ export function startLease(state: TableState, ticket: Ticket): void {
   enlist(state, ticket);
 }
 
-/** Ends it; the ticket's own end is from then on the one that was in force. */
+/** Ends it. */
 export function stopLease(state: TableState, ticket: Ticket): void {
   assert(ticket.state === "locked", "only a locked ticket has a lease");
   if (ticket.spec.detached) {
@@ -57,6 +57,7 @@ export function renewLeases(state: TableState, session: Session, seen: number): 
     if (node === null || node.key > seen) break;
     delist(state, node.value);
     enlist(state, node.value);
+    assert(node.value.group !== null, "a keep-alive covers what was granted before it");
   }
   state.journal.touch(session);
 }
@@ -118,7 +119,6 @@ function delist(state: TableState, ticket: Ticket): void {
     state.timers.remove(ticket);
     return;
   }
-  ticket.endMs = group.endMs;
   ticket.group = null;
   group.tickets.remove(node);
   if (group.tickets.size === 0) {

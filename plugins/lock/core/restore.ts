@@ -52,7 +52,6 @@ export function restore(records: Iterable<[string, Uint8Array]>, limits: LockLim
       }
       case "meta":
         Object.assign(state.meta, record.meta);
-        state.meta.stored = true;
     }
   }
   for (const record of sessions) restoreSession(state, record);

@@ -60,9 +60,9 @@ function doScheduled(state: TableState, slice: number): number {
   }
   const object = state.walks.shift();
   if (object === undefined) return 0;
-  object.walkScheduled = false;
   const done = walk(state, object, slice);
-  if (done === slice) state.scheduleWalk(object);
+  if (done === slice) state.walks.push(object);
+  else object.walkScheduled = false;
   return done;
 }
 

@@ -164,13 +164,22 @@ describe("what is no deadlock", () => {
   });
 });
 
-test("a search in a crowd ends, and the request simply waits", () => {
-  const world = new World({ ...new World().limits, waitersPerObjectMax: 10_000, sessionsMax: 10_000, ticketsMax: 20_000 });
-  world.open("H");
-  world.hold("H", { ...detect, objects: ["x"] });
-  for (let index = 0; index < 5_000; index++) {
-    world.open(`W${index}`);
-    if (index === 4_999) world.hold(`W${index}`, { ...detect, objects: ["own"], request: "own" });
-    expect(world.lock(`W${index}`, { ...detect, objects: ["x"], mode: index < 4_999 ? "shared" : "exclusive" }).kind).toBe("waiting");
+describe("a search in a crowd", () => {
+  /** The first of a crowd of readers waits for the last session, which then waits behind the crowd. */
+  function closeBehind(readers: number): string {
+    const world = new World({ ...new World().limits, waitersPerObjectMax: 10_000, sessionsMax: 10_000, ticketsMax: 20_000 });
+    world.open("H", "LAST");
+    world.hold("H", { ...detect, objects: ["x"] });
+    world.hold("LAST", { ...detect, objects: ["own"], request: "own" });
+    for (let index = 0; index < readers; index++) {
+      world.open(`R${index}`);
+      world.wait(`R${index}`, { ...detect, objects: ["x"], mode: "shared" });
+    }
+    world.wait("R0", { ...detect, objects: ["own"], request: "own" });
+    const answer = world.lock("LAST", { ...detect, objects: ["x"] });
+    return answer.kind === "refused" ? answer.code : answer.kind;
   }
+
+  test("finds a cycle some hundreds of tickets away", () => expect(closeBehind(500)).toBe("deadlock"));
+  test("ends at its bound, and the request waits", () => expect(closeBehind(5_000)).toBe("waiting"));
 });

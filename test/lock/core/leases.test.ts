@@ -32,6 +32,22 @@ describe("the end of a duration", () => {
     expect(world.hold("B").token).toBe(2);
   });
 
+  test("ends come in the order of time, also those that a keep-alive moved", () => {
+    const world = new World();
+    world.open("A", "B");
+    const renewed = world.hold("A", { objects: ["a"], durationMs: 1_000, unlockDurationMs: 9_000 });
+    world.keepAlive("A", [renewed]);
+    world.hold("B", { objects: ["b"], durationMs: 1_200, unlockDurationMs: 9_000 });
+    world.advance(500);
+    world.keepAlive("A", [renewed]);
+    world.advance(2_000);
+    const told = world.effects.map((effect) => (effect.kind === "unlocking" ? [effect.session, effect.leftMs] : effect.kind));
+    expect(told).toEqual([
+      ["B", 7_700],
+      ["A", 8_000],
+    ]);
+  });
+
   test("the table says when it wants to be called next", () => {
     const world = new World();
     expect(world.table.nextDeadlineMs()).toBeNull();

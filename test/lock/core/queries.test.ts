@@ -190,15 +190,19 @@ describe("position reports", () => {
         told.set(`W${index}`, index + 1);
       }
       for (let round = 0; round < 10; round++) {
-        // two changes without a rest between them
+        // a change, some of the reports on it, and another change before the rest
         world.single({ kind: "unlock", handle: holder });
         hear();
-        world.unlock(handles[39 - round] ?? "");
-        hear();
-        holder = handles[round] ?? "";
-        for (const ticket of world.tickets()) {
-          if (ticket.position !== undefined) expect([ticket.session, told.get(ticket.session)]).toEqual([ticket.session, ticket.position]);
+        for (let tick = 0; tick < 7; tick++) {
+          world.single({ kind: "tick" });
+          hear();
         }
+        world.unlock(handles[2 * round] ?? "");
+        hear();
+        holder = handles[2 * round + 1] ?? "";
+        const waiting = world.tickets().filter((ticket) => ticket.state === "waiting");
+        expect(waiting).toHaveLength(38 - 2 * round);
+        for (const { session, position } of waiting) expect([session, told.get(session)]).toEqual([session, position]);
       }
     }
   });

@@ -36,6 +36,16 @@ describe("taking a session over", () => {
     expect(world.table.ownTickets("nobody")).toBeNull();
   });
 
+  test("brings the new holder, also into the records", () => {
+    const world = new World();
+    world.open("A");
+    world.hold("A");
+    const holder = { name: "moved", host: "h", pid: 7, program: "p", address: "198.51.100.7:1", commandLine: "line" };
+    world.step({ kind: "open", session: "A", secretHash: "secret of A", generation: 2, graceMs: 1_000, holder });
+    world.recover();
+    expect(world.tickets()[0]?.holder).toEqual(holder);
+  });
+
   test("the end of a replaced connection means nothing", () => {
     const world = new World();
     world.open("A", "B");

@@ -83,6 +83,22 @@ describe("a step does a bounded amount of work and says that there is more", () 
     expect(effects).toContainEqual(expect.objectContaining({ kind: "locked", grant: expect.objectContaining({ session: "C" }) }));
   });
 
+  test("nor does a crowd that is being let in delay it", () => {
+    const world = crowd(10);
+    world.open("W", "B", "C");
+    const writer = world.hold("W");
+    for (let index = 0; index < CROWD; index++) {
+      world.open(`R${index}`);
+      world.wait(`R${index}`, { mode: "shared" });
+    }
+    const grant = world.hold("B", { objects: ["other"] });
+    world.wait("C", { objects: ["other"] });
+    world.single({ kind: "unlock", handle: writer.handle });
+    const { effects, more } = world.single({ kind: "unlock", handle: grant.handle });
+    expect(more).toBe(true);
+    expect(effects).toContainEqual(expect.objectContaining({ kind: "locked", grant: expect.objectContaining({ session: "C" }) }));
+  });
+
   test("a session with many tickets is dropped, passed over and kicked in parts", () => {
     for (const end of ["close", "disconnect", "kick"] as const) {
       const world = crowd(10);
