@@ -441,6 +441,18 @@ describe("a lock that cannot be renewed", () => {
     expect(lock.signal.reason).toBe(lock.lost);
   });
 
+  test("is known to be lost by whoever asks for the loss, or releases, first after a pause", async () => {
+    const server = await start();
+    const clock = new FakeClock();
+    const client = await connected(server, { clock, timers: clock });
+    const asked = await client.lock("a", { duration: 2000 });
+    const released = await client.lock("b", { duration: 60_000 });
+    clock.suspend(5000);
+    expect(asked.lost?.reason).toBe("expired");
+    clock.suspend(60_000);
+    expect((await rejection(released.release())).code).toBe("lost");
+  });
+
   test("is lost soon after the machine wakes up, though timers slept with it", async () => {
     const server = await start();
     const clock = new FakeClock();
@@ -550,6 +562,51 @@ describe("a broken connection", () => {
     expect(after.of("LOCK").map((frame) => frame.body["request"])).toEqual(["2"]);
   });
 
+  test("is replaced by one to the next server, not by the one that broke", async () => {
+    const [first, second] = [await start(), await start()];
+    const client = await connect({ servers: [first.address, second.address] });
+    cleanUps.push(() => client.close());
+    const loss = lost(await client.lock("a"));
+    first.cut();
+    await loss;
+    expect([first.connections.length, second.connections.length]).toEqual([1, 1]);
+  });
+
+  test("again and again makes the client wait longer each time, up to a second", async () => {
+    const server = await start();
+    const clock = new FakeClock();
+    const client = await connected(server, { clock, timers: clock, random: () => 1 });
+    server.script = (frame, connection) => {
+      if (frame.type === "SESSION") connection.destroy();
+      return frame.type !== "HELLO";
+    };
+    const waiting = client.lock("a", { wait: null });
+    waiting.catch(() => undefined);
+    const before = clock.monotonicMs();
+    while (clock.monotonicMs() - before < 10_000) {
+      await clock.advanceAsync(25);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    // 100, 200, 400, 800 ms and then every second: about a dozen, where 50 ms each would be 200
+    expect(server.connections.length).toBeGreaterThan(5);
+    expect(server.connections.length).toBeLessThan(20);
+  });
+
+  test("whose servers are all gone is named by a wait that ends without one", async () => {
+    const server = await start();
+    const clock = new FakeClock();
+    const client = await connected(server, { clock, timers: clock });
+    await server.stop();
+    const failed = rejection(client.lock("a", { wait: 500 }));
+    for (let ms = 0; ms < 1500; ms += 50) {
+      await clock.advanceAsync(50);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    const error = await failed;
+    expect(error.code).toBe("unavailable");
+    expect(error.message).toContain(`${server.address}: connection refused`);
+  });
+
   test("that nobody closes is noticed: a black hole is left for another connection", async () => {
     const server = await start();
     const clock = new FakeClock();
@@ -647,6 +704,20 @@ describe("close", () => {
     expect(server.of("GOODBYE").map((frame) => frame.body)).toEqual([{ session: client.session }]);
     expect((await rejection(client.lock("a"))).code).toBe("cancelled");
     expect((await rejection(client.status())).code).toBe("cancelled");
+  });
+
+  test("gives back over a new connection what the broken one could not", async () => {
+    const server = await start();
+    const client = await connected(server);
+    await client.lock("a");
+    server.script = (frame, connection) => {
+      if (frame.type !== "UNLOCK" || connection.number > 0) return false;
+      connection.destroy();
+      return true;
+    };
+    await client.close();
+    expect(server.tickets).toEqual([]);
+    expect(server.of("GOODBYE").map((frame) => frame.connection)).toEqual([1]);
   });
 
   test("leaves detached locks alone", async () => {

@@ -264,6 +264,20 @@ describe("events", () => {
     await stream.return();
   });
 
+  test("pushed twice are yielded once", async () => {
+    const past = history(2);
+    await begin({ EVENTS: past.answer });
+    const stream = client.events({ from: 1, follow: true });
+    const ids = [(await stream.next()).value?.id, (await stream.next()).value?.id];
+    const third = stream.next();
+    await server.arrived("EVENTS", 2);
+    await rejection(client.status());
+    for (const id of [1, 2, 3]) server.last.send("EVENT", server.of("EVENTS")[1]?.id ?? 0, { ...event(id) });
+    ids.push((await third).value?.id);
+    expect(ids).toEqual([1, 2, 3]);
+    await stream.return();
+  });
+
   test("that are not kept any more are an error, not a gap", async () => {
     const past = history(10);
     past.events.splice(0, 5);

@@ -323,6 +323,8 @@ describe("a grant whose LOCKED was lost", () => {
     bench.advance(2000);
     bench.answerRenew({ mismatch: true });
     expect(bench.last("RENEW").body["tokens"]).toEqual([other.grant.token]);
+    expect(bench.last("LOCK").body).toMatchObject({ request: lostGrant.request, objects: ["lost"] });
+    expect(bench.last("LOCK").id).toBeGreaterThan(bench.last("RENEW").id);
     // the LOCKED arrives after all, or the LOCK sent again brought it: the server has taken it back meanwhile
     bench.receive("LOCKED", 0, { ...lostGrant });
     expect(kinds(waiting)).toEqual([]);

@@ -220,6 +220,20 @@ describe("going on over a new connection", () => {
     expect(bench.last("UNLOCK").body).toEqual({ handle: grant.handle });
   });
 
+  test("does not blame the network any more for what the server refuses", () => {
+    const bench = new SessionBench().connect();
+    const lock = bench.held();
+    bench.advance(2000);
+    bench.disconnect();
+    bench.connect();
+    bench.answerSession([locked(lock.grant)]);
+    while (!kinds(lock).includes("lost")) {
+      for (const renew of bench.of("RENEW").slice(1)) bench.receive("ERROR", renew.id, error("failed"));
+      bench.advance(50);
+    }
+    expect(lastTold(lock, "lost").error.reason).toBe("expired");
+  });
+
   test("that fails again and again ends in the loss of the lock in time", () => {
     const bench = new SessionBench().connect();
     const lock = bench.held();
