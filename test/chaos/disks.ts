@@ -2,7 +2,7 @@
  * Disks that can be cut off and filled: file systems in an image file, and small ones in memory. Needs
  * root, mount, losetup and mkfs.ext4. All of it is unmounted after the test, also after a failed one.
  */
-import { copyFileSync, existsSync, mkdirSync, statfsSync, writeFileSync } from "node:fs";
+import { closeSync, copyFileSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { later } from "./cleanup.ts";
 import { directory, run } from "./world.ts";
@@ -61,11 +61,27 @@ export function memoryDisk(size: string): string {
   return path;
 }
 
-/** Takes all the room that is left; removing the file, whose path is the answer, gives it back. */
+/** Takes all the room that is left, while others may write, too; removing the file, whose path is the answer, gives it back. */
 export function fill(path: string): string {
   const ballast = join(path, "ballast");
-  if (existsSync(ballast)) throw new Error(`${path} was filled before`);
-  const { bavail, bsize } = statfsSync(path);
-  writeFileSync(ballast, new Uint8Array(bavail * bsize));
+  const descriptor = openSync(ballast, "wx");
+  try {
+    for (let block = new Uint8Array(1024 * 1024); block.length > 0; ) {
+      // a write that found some room stops short, one that found none fails
+      const written = writeOrNothing(descriptor, block);
+      if (written < block.length) block = block.subarray(0, written >> 1);
+    }
+  } finally {
+    closeSync(descriptor);
+  }
   return ballast;
+}
+
+function writeOrNothing(descriptor: number, block: Uint8Array): number {
+  try {
+    return writeSync(descriptor, block);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOSPC") return 0;
+    throw error;
+  }
 }
