@@ -121,6 +121,11 @@ export class LockTable {
     return !delayed && known.held.tickets === 0 && known.waiting.tickets === 0;
   }
 
+  /** When the lock-delay that keeps an object free ends, on the table's timeline; null: there is none. */
+  delayEndMs(object: string): number | null {
+    return this.#state.objects.get(object)?.delay?.untilMs ?? null;
+  }
+
   /** A session's tickets in the order of its requests; null: there is no such session. */
   ownTickets(session: string): OwnTicket[] | null {
     const known = this.#state.sessions.get(session);
