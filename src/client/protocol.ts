@@ -64,7 +64,10 @@ export interface SessionTicket {
   grant?: LockedBody;
 }
 
-/** LOCK. Answered by LOCKED or LOCKFAILED with the same frame id, by its deadline. */
+/**
+ * LOCK. Answered by LOCKED or LOCKFAILED with the same frame id, by its deadline. When one request is
+ * sent again while it waits, what comes later has the newest frame id; over another connection, id 0.
+ */
 export interface LockRequest {
   /** client-chosen, unique in the session: a retry with the same one finds the same ticket */
   request: string;
@@ -167,6 +170,7 @@ export const ANSWERS = {
   UNLOCK: "UNLOCKED",
   LISTTICKETS: "TICKETLIST",
   EVENTS: "EVENTS",
+  UNFOLLOW: "UNFOLLOWED",
   WHY: "WHY",
   STATUS: "STATUS",
   SESSIONS: "SESSIONS",
@@ -258,6 +262,11 @@ export interface EventsBody {
   oldest: number;
   /** id that the next event will have */
   next: number;
+}
+
+/** UNFOLLOW: no more EVENT frames for the EVENTS request with the id `follow`. Answered UNFOLLOWED {}. */
+export interface UnfollowRequest {
+  follow: number;
 }
 
 /** WHY object. */

@@ -26,6 +26,7 @@ export interface FrameSink {
 }
 
 interface Asked {
+  channel: Channel;
   type: RequestType;
   timer: Timer;
   sink: FrameSink | null;
@@ -37,7 +38,7 @@ export class Requests {
   readonly #nextFrameId: () => number;
   readonly #timers: Pick<Timers, "after">;
   readonly #asked = new Map<number, Asked>();
-  readonly #sinks = new Map<number, FrameSink>();
+  readonly #sinks = new Map<number, { channel: Channel; sink: FrameSink }>();
 
   constructor(options: { nextFrameId: () => number; timers: Pick<Timers, "after"> }) {
     this.#nextFrameId = options.nextFrameId;
@@ -63,9 +64,10 @@ export class Requests {
     return new Promise((resolve, reject) => {
       const timer = this.#timers.after(timeoutMs, () => {
         this.#asked.delete(id);
+        if (sink !== null) this.#unfollow(channel, id);
         reject(new ConnectionBrokenError(new LockdError("unavailable", `ask ${channel.label}: no answer to ${type} within ${timeoutMs} ms`)));
       });
-      this.#asked.set(id, { type, timer, sink, resolve, reject });
+      this.#asked.set(id, { channel, type, timer, sink, resolve, reject });
       try {
         channel.send(type, id, body);
       } catch (error) {
@@ -76,23 +78,32 @@ export class Requests {
     });
   }
 
-  /** Drops the stream that feeds this sink. */
+  /** Drops the stream that feeds this sink, and tells the server. */
   forget(sink: FrameSink): void {
-    for (const [id, other] of this.#sinks) if (other === sink) this.#sinks.delete(id);
+    for (const [id, other] of this.#sinks) {
+      if (other.sink !== sink) continue;
+      this.#sinks.delete(id);
+      this.#unfollow(other.channel, id);
+    }
+  }
+
+  /** Its answer belongs to nobody, nor does that of a server that does not know it. */
+  #unfollow(channel: Channel, follow: number): void {
+    channel.send("UNFOLLOW", this.#nextFrameId(), { follow });
   }
 
   /** Whether the frame belonged to a plain request. */
   frame(frame: Frame): boolean {
     const asked = this.#asked.get(frame.id);
     if (asked === undefined) {
-      const sink = this.#sinks.get(frame.id);
+      const sink = this.#sinks.get(frame.id)?.sink;
       sink?.frame(frame);
       return sink !== undefined;
     }
     this.#asked.delete(frame.id);
     asked.timer.cancel();
     if (frame.type === ANSWERS[asked.type]) {
-      if (asked.sink !== null) this.#sinks.set(frame.id, asked.sink);
+      if (asked.sink !== null) this.#sinks.set(frame.id, { channel: asked.channel, sink: asked.sink });
       asked.resolve(frame.body);
     } else asked.reject(refusal(asked.type, frame));
     return true;
@@ -100,7 +111,7 @@ export class Requests {
 
   disconnected(reason: LockdError): void {
     const asked = [...this.#asked.values()];
-    const sinks = [...this.#sinks.values()];
+    const sinks = Array.from(this.#sinks.values(), ({ sink }) => sink);
     this.#asked.clear();
     this.#sinks.clear();
     for (const one of asked) {

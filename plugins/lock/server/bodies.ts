@@ -1,45 +1,50 @@
 /**
  * The table's views and answers as bodies of the wire: absolute engine times become relative ones,
- * handles are left out of everything but the grant itself. Pure functions.
+ * handles are left out of everything but the grant itself. Pure functions. They return plain object types,
+ * which unlike interfaces are a Body, and `satisfies` says which body of the protocol each one is.
  */
 import type {
   BlockerBody, EventBody, HolderBody, LockedBody, SessionBody, SessionTicket, TicketBody,
 } from "../../../src/client/protocol.ts";
 import type { Blocker, Grant, Holder, Instant, LockEvent, OwnTicket, SessionView, TicketView } from "../core/types.ts";
 
-export function holderBody(holder: Holder, session: string): HolderBody {
+export function holderBody(holder: Holder, session: string) {
   const { name, host, pid, program, address, commandLine } = holder;
-  return { name, host, pid, program, address, session, ...(commandLine === undefined ? {} : { commandLine }) };
+  const body = { name, host, pid, program, address, session };
+  return (commandLine === undefined ? body : { ...body, commandLine }) satisfies HolderBody;
 }
 
-export const lockedBody = (grant: Grant): LockedBody => ({
-  request: grant.request,
-  objects: grant.objects,
-  handle: grant.handle,
-  token: grant.token,
-  left: grant.leftMs,
-  duration: grant.durationMs,
-  unlockDuration: grant.unlockDurationMs,
-  processed: grant.message,
-  grant: grant.grantNumber,
-});
+export const lockedBody = (grant: Grant) =>
+  ({
+    request: grant.request,
+    objects: grant.objects,
+    handle: grant.handle,
+    token: grant.token,
+    left: grant.leftMs,
+    duration: grant.durationMs,
+    unlockDuration: grant.unlockDurationMs,
+    processed: grant.message,
+    grant: grant.grantNumber,
+  }) satisfies LockedBody;
 
-export const blockerBody = (blocker: Blocker, at: Instant): BlockerBody => ({
-  object: blocker.object,
-  holder: holderBody(blocker.holder, blocker.session),
-  ...(blocker.token === null ? {} : { token: blocker.token }),
-  sinceAgo: at.nowMs - blocker.sinceMs,
-  state: blocker.state,
-});
+export const blockerBody = (blocker: Blocker, at: Instant) =>
+  ({
+    object: blocker.object,
+    holder: holderBody(blocker.holder, blocker.session),
+    ...(blocker.token === null ? {} : { token: blocker.token }),
+    sinceAgo: at.nowMs - blocker.sinceMs,
+    state: blocker.state,
+  }) satisfies BlockerBody;
 
-export const sessionTicket = (ticket: OwnTicket): SessionTicket => ({
-  request: ticket.request,
-  objects: ticket.objects,
-  state: ticket.state,
-  ...(ticket.grant === undefined ? {} : { grant: lockedBody(ticket.grant) }),
-});
+export const sessionTicket = (ticket: OwnTicket) =>
+  ({
+    request: ticket.request,
+    objects: ticket.objects,
+    state: ticket.state,
+    ...(ticket.grant === undefined ? {} : { grant: lockedBody(ticket.grant) }),
+  }) satisfies SessionTicket;
 
-export function ticketBody(view: TicketView, at: Instant): TicketBody {
+export function ticketBody(view: TicketView, at: Instant) {
   return {
     object: view.object,
     ticket: view.ticket,
@@ -56,30 +61,32 @@ export function ticketBody(view: TicketView, at: Instant): TicketBody {
     ...(view.waitDeadlineMs === undefined ? {} : { waitLeft: view.waitDeadlineMs - at.nowMs }),
     ...(view.position === undefined ? {} : { position: view.position }),
     ...(view.value === undefined ? {} : { value: view.value }),
-  };
+  } satisfies TicketBody;
 }
 
-export const eventBody = (event: LockEvent): EventBody => ({
-  id: event.id,
-  time: event.wallMs,
-  event: event.event,
-  object: event.object,
-  ticket: event.ticket,
-  mode: event.mode,
-  holder: holderBody(event.holder, event.session),
-  ...(event.token === undefined ? {} : { token: event.token }),
-  ...(event.waitedMs === undefined ? {} : { waited: event.waitedMs }),
-  ...(event.heldMs === undefined ? {} : { held: event.heldMs }),
-  ...(event.reason === undefined ? {} : { reason: event.reason }),
-});
+export const eventBody = (event: LockEvent) =>
+  ({
+    id: event.id,
+    time: event.wallMs,
+    event: event.event,
+    object: event.object,
+    ticket: event.ticket,
+    mode: event.mode,
+    holder: holderBody(event.holder, event.session),
+    ...(event.token === undefined ? {} : { token: event.token }),
+    ...(event.waitedMs === undefined ? {} : { waited: event.waitedMs }),
+    ...(event.heldMs === undefined ? {} : { held: event.heldMs }),
+    ...(event.reason === undefined ? {} : { reason: event.reason }),
+  }) satisfies EventBody;
 
-export const sessionBody = (view: SessionView, at: Instant): SessionBody => ({
-  session: view.session,
-  holder: holderBody(view.holder, view.session),
-  generation: view.generation,
-  connected: view.connected,
-  heardAgo: at.nowMs - view.heardMs,
-  grace: view.graceMs,
-  held: view.held,
-  waiting: view.waiting,
-});
+export const sessionBody = (view: SessionView, at: Instant) =>
+  ({
+    session: view.session,
+    holder: holderBody(view.holder, view.session),
+    generation: view.generation,
+    connected: view.connected,
+    heardAgo: at.nowMs - view.heardMs,
+    grace: view.graceMs,
+    held: view.held,
+    waiting: view.waiting,
+  }) satisfies SessionBody;

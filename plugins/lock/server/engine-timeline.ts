@@ -18,17 +18,20 @@ export class EngineTimeline {
   /** timeline minus boot-time clock, whole milliseconds */
   readonly #offsetMs: number;
   readonly #clock: Clock;
+  /** the record that it goes on from */
+  readonly #stored: Uint8Array | null;
   #lastMs: number;
 
-  private constructor(bootId: string, offsetMs: number, lastMs: number, clock: Clock) {
+  private constructor(bootId: string, offsetMs: number, lastMs: number, clock: Clock, stored: Uint8Array | null) {
     this.#bootId = bootId;
     this.#offsetMs = offsetMs;
     this.#lastMs = lastMs;
     this.#clock = clock;
+    this.#stored = stored;
   }
 
   static fresh(bootId: string, clock: Clock): EngineTimeline {
-    return new EngineTimeline(bootId, 0, 0, clock);
+    return new EngineTimeline(bootId, 0, 0, clock, null);
   }
 
   /** Goes on from the record of the last durable batch; after a reboot just behind it. */
@@ -38,7 +41,7 @@ export class EngineTimeline {
     const boot = Math.floor(clock.bootMs());
     // the boot-time clock of a container that was moved may lag: the timeline does not go back for it
     const offsetMs = rebooted ? stored.lastMs + 1 - boot : Math.max(stored.offsetMs, stored.lastMs - boot);
-    return { timeline: new EngineTimeline(bootId, offsetMs, stored.lastMs, clock), rebooted };
+    return { timeline: new EngineTimeline(bootId, offsetMs, stored.lastMs, clock, record), rebooted };
   }
 
   nowMs(): number {
@@ -49,6 +52,11 @@ export class EngineTimeline {
   /** Goes into every batch: no state is stored without the time at which it was true. */
   record(): RecordChange {
     return { key: EngineTimeline.RECORD_KEY, value: encoder.encode([this.#bootId, this.#offsetMs, this.#lastMs]) };
+  }
+
+  /** The record as it was when this timeline was taken up: to write it again changes nothing. */
+  storedRecord(): RecordChange {
+    return this.#stored === null ? this.record() : { key: EngineTimeline.RECORD_KEY, value: this.#stored };
   }
 }
 
@@ -61,7 +69,7 @@ function parse(record: Uint8Array): { bootId: string; offsetMs: number; lastMs: 
   }
   if (Array.isArray(value)) {
     const [bootId, offsetMs, lastMs]: unknown[] = value;
-    if (typeof bootId === "string" && isMilliseconds(offsetMs) && isMilliseconds(lastMs)) return { bootId, offsetMs, lastMs };
+    if (typeof bootId === "string" && isMilliseconds(offsetMs) && isMilliseconds(lastMs) && lastMs >= 0) return { bootId, offsetMs, lastMs };
   }
   throw new LockdError("corrupt", "read lock state: the timeline record is malformed", {
     hint: "restore the data directory from a backup, or remove it to start anew",

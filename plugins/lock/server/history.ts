@@ -7,6 +7,9 @@ import { Encoder } from "cbor-x/encode";
 import { assert, LockdError } from "../../../src/errors.ts";
 import type { Holder, LockEvent, LockEventKind, LockMode } from "../core/types.ts";
 
+/** Name of the store's stream that keeps the history. */
+export const EVENT_STREAM = "events";
+
 const encoder = new Encoder({ useRecords: false, tagUint8Array: false });
 
 const KINDS: readonly LockEventKind[] = [

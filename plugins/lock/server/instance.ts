@@ -6,18 +6,18 @@ import { describeTable } from "./describe.ts";
 import { bootId } from "../../../src/clock/real.ts";
 import type { StatusBody } from "../../../src/client/protocol.ts";
 import type { Host, PluginInstance } from "../../../src/plugin/types.ts";
-import type { MessageRegistry } from "../../../src/wire/types.ts";
+import type { BodyParser, Connection, MessageRegistry } from "../../../src/wire/types.ts";
+import type { LockTable } from "../core/table.ts";
 import type { LockStatistics } from "../core/types.ts";
+import type { LockEngine } from "../engine.ts";
 import { limitsFrom, numberOf } from "../options.ts";
-import { decodeEvents, History } from "./history.ts";
+import { decodeEvents, EVENT_STREAM, History } from "./history.ts";
 import { LocalEngine } from "./local-engine.ts";
 import { LockMetrics } from "./lock-metrics.ts";
 import { LockQueries } from "./queries.ts";
 import * as requests from "./requests.ts";
 import { LockService } from "./service.ts";
-import { Watchers } from "./watchers.ts";
-
-const EVENT_STREAM = "events";
+import { type Freedom, Watchers } from "./watchers.ts";
 
 export function setupLock(host: Host): PluginInstance {
   const historyMax = numberOf(host.config, "history-max");
@@ -33,8 +33,10 @@ export function setupLock(host: Host): PluginInstance {
     historyMax,
     fail: (error) => host.fail(error),
   });
-  const isFree = (object: string): boolean => engine.peek((table, at) => table.isFree(object, at.nowMs));
-  const watchers = new Watchers({ timers: host.timers, isFree });
+  const watchers = new Watchers({
+    timers: host.timers,
+    look: (object, found) => engine.read((table, at) => freedomOf(table, object, at.nowMs), found),
+  });
   const startedMs = host.clock.monotonicMs();
   const statistics = (): LockStatistics => engine.peek((table) => table.statistics());
   const status = (): StatusBody => ({
@@ -61,6 +63,8 @@ export function setupLock(host: Host): PluginInstance {
   const service = new LockService({
     engine,
     metrics,
+    clock: host.clock,
+    timers: host.timers,
     random: (count) => host.random(count),
     onEvents: (events) => queries.added(events),
   });
@@ -69,7 +73,7 @@ export function setupLock(host: Host): PluginInstance {
     const { ready, reason } = engine.status();
     return ready ? { ok: true } : { ok: false, reason: reason ?? "the lock service is not ready" };
   });
-  registerMessages(host.messages, service, queries);
+  registerMessages(host.messages, { engine, service, queries });
 
   return {
     async start(): Promise<void> {
@@ -98,19 +102,41 @@ function readiness(engine: LocalEngine): { ready: boolean; reason: string | null
 
 const ticketCounts = ({ held, waiting }: LockStatistics): { tickets: number; waiting: number } => ({ tickets: held + waiting, waiting });
 
-function registerMessages(messages: MessageRegistry, service: LockService, queries: LockQueries): void {
-  messages.on("SESSION", requests.parseSession, (connection, id, body) => service.session(connection, id, body));
-  messages.on("GOODBYE", requests.parseNothing, (connection, id) => service.goodbye(connection, id));
-  messages.on("LOCK", requests.parseLock, (connection, id, body) => service.lock(connection, id, body));
-  messages.on("RENEW", requests.parseRenew, (connection, id, body) => service.renew(connection, id, body));
-  messages.on("UNLOCK", requests.parseUnlock, (connection, id, body) => service.unlock(connection, id, body));
-  messages.on("RELEASE", requests.parseRelease, (connection, id, body) => service.release(connection, id, body));
-  messages.on("KICK", requests.parseKick, (connection, id, body) => service.kick(connection, id, body));
-  messages.on("LISTTICKETS", requests.parseList, (connection, id, body) => queries.list(connection, id, body));
-  messages.on("WHY", requests.parseWhy, (connection, id, body) => queries.why(connection, id, body));
-  messages.on("EVENTS", requests.parseEvents, (connection, id, body) => queries.events(connection, id, body));
-  messages.on("SESSIONS", requests.parseSessions, (connection, id, body) => queries.sessions(connection, id, body));
-  messages.on("WAITFREE", requests.parseWaitFree, (connection, id, body) => queries.waitFree(connection, id, body));
-  messages.on("LOCKSTATUS", requests.parseNothing, (connection, id) => queries.lockStatus(connection, id));
-  messages.on("STATUS", requests.parseNothing, (connection, id) => queries.status(connection, id));
+function freedomOf(table: LockTable, object: string, nowMs: number): Freedom {
+  const endMs = table.delayEndMs(object);
+  return { free: table.isFree(object, nowMs), delayLeftMs: endMs === null ? null : endMs - nowMs };
+}
+
+/** Registers what this service serves, with the back-pressure of the engine. */
+export function registerMessages(
+  messages: MessageRegistry,
+  { engine, service, queries }: { engine: LockEngine; service: LockService; queries: LockQueries },
+): void {
+  const serve = <T>(type: string, parse: BodyParser<T>, handle: (connection: Connection, id: number, body: T) => void): void => {
+    messages.on(type, parse, (connection, id, body) => {
+      const room = engine.room();
+      handle(connection, id, body);
+      return room;
+    });
+  };
+  /** A question that wants no answer is none. */
+  const look = <T>(type: string, parse: BodyParser<T>, handle: (connection: Connection, id: number, body: T) => void): void =>
+    serve(type, parse, (connection, id, body) => {
+      if (id !== 0) handle(connection, id, body);
+    });
+  serve("SESSION", requests.parseSession, (connection, id, body) => service.session(connection, id, body));
+  serve("GOODBYE", requests.parseNothing, (connection, id) => service.goodbye(connection, id));
+  serve("LOCK", requests.parseLock, (connection, id, body) => service.lock(connection, id, body));
+  serve("RENEW", requests.parseRenew, (connection, id, body) => service.renew(connection, id, body));
+  serve("UNLOCK", requests.parseUnlock, (connection, id, body) => service.unlock(connection, id, body));
+  serve("RELEASE", requests.parseRelease, (connection, id, body) => service.release(connection, id, body));
+  serve("KICK", requests.parseKick, (connection, id, body) => service.kick(connection, id, body));
+  look("LISTTICKETS", requests.parseList, (connection, id, body) => queries.list(connection, id, body));
+  look("WHY", requests.parseWhy, (connection, id, body) => queries.why(connection, id, body));
+  look("EVENTS", requests.parseEvents, (connection, id, body) => queries.events(connection, id, body));
+  look("UNFOLLOW", requests.parseUnfollow, (connection, id, body) => queries.unfollow(connection, id, body));
+  look("SESSIONS", requests.parseSessions, (connection, id, body) => queries.sessions(connection, id, body));
+  look("WAITFREE", requests.parseWaitFree, (connection, id, body) => queries.waitFree(connection, id, body));
+  look("LOCKSTATUS", requests.parseNothing, (connection, id) => queries.lockStatus(connection, id));
+  look("STATUS", requests.parseNothing, (connection, id) => queries.status(connection, id));
 }

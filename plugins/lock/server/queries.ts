@@ -1,9 +1,11 @@
 /**
- * Requests that only look: LISTTICKETS, WHY, EVENTS, SESSIONS, WAITFREE, LOCKSTATUS, STATUS. They
+ * Requests that only look: LISTTICKETS, WHY, EVENTS, UNFOLLOW, SESSIONS, WAITFREE, LOCKSTATUS, STATUS. They
  * change nothing and, but for the last two, are answered from durable state. Knows no session binding.
  */
 import type { StatusBody } from "../../../src/client/protocol.ts";
-import type { Connection } from "../../../src/wire/types.ts";
+import { asLockdError } from "../../../src/errors.ts";
+import { errorBody } from "../../../src/wire/error-body.ts";
+import type { Body, Connection } from "../../../src/wire/types.ts";
 import type { LockEvent } from "../core/types.ts";
 import type { LockEngine } from "../engine.ts";
 import { eventBody, sessionBody, ticketBody } from "./bodies.ts";
@@ -37,7 +39,7 @@ export class LockQueries {
     this.#engine.read(
       (table) => table.list({ ...body, after: body.after === null ? null : [body.after[0], body.after[1]] }),
       ({ tickets, next }, at) => {
-        connection.send("TICKETLIST", id, { tickets: tickets.map((view) => ticketBody(view, at)), next });
+        answer(connection, id, "TICKETLIST", { tickets: tickets.map((view) => ticketBody(view, at)), next });
       },
     );
   }
@@ -46,7 +48,7 @@ export class LockQueries {
     this.#engine.read(
       (table) => table.why(object, { waitersMax: WHY_WAITERS_MAX }),
       (why, at) => {
-        connection.send("WHY", id, {
+        answer(connection, id, "WHY", {
           object,
           holders: why.holders.map((view) => ticketBody(view, at)),
           waiters: why.waiters.map((view) => ticketBody(view, at)),
@@ -75,16 +77,18 @@ export class LockQueries {
     this.#engine.read(
       (table) => table.sessions(body),
       ({ sessions, next }, at) => {
-        connection.send("SESSIONS", id, { sessions: sessions.map((view) => sessionBody(view, at)), next });
+        answer(connection, id, "SESSIONS", { sessions: sessions.map((view) => sessionBody(view, at)), next });
       },
     );
   }
 
   waitFree(connection: Connection, id: number, { object, waitMs }: { object: string; waitMs: number | null }): void {
-    this.#engine.read(
-      () => null,
-      () => this.#watchers.waitFree(connection, id, object, waitMs),
-    );
+    this.#watchers.waitFree(connection, id, object, waitMs);
+  }
+
+  unfollow(connection: Connection, id: number, { follow }: { follow: number }): void {
+    this.#watchers.unfollow(connection, follow);
+    connection.send("UNFOLLOWED", id, {});
   }
 
   lockStatus(connection: Connection, id: number): void {
@@ -95,12 +99,21 @@ export class LockQueries {
 
   /** Answered at once, also while the disk is slow: that is when somebody asks. Its counts promise nothing. */
   status(connection: Connection, id: number): void {
-    connection.send("STATUS", id, { ...this.#status() });
+    answer(connection, id, "STATUS", { ...this.#status() });
   }
 
   /** Events that became durable: into the history, then to those who watch. */
   added(events: readonly LockEvent[]): void {
     for (const event of events) this.#history.add(event);
     this.#watchers.notify(events);
+  }
+}
+
+/** An answer that comes later than its request: what cannot be sent becomes an error. */
+function answer(connection: Connection, id: number, type: string, body: Body): void {
+  try {
+    connection.send(type, id, body);
+  } catch (thrown) {
+    connection.send("ERROR", id, errorBody(asLockdError(thrown)));
   }
 }

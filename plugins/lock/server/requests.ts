@@ -238,6 +238,13 @@ export function parseEvents(body: Body): { prefix: string; from: number | null; 
   return { prefix: prefixOf(body), from, follow: flag(body, "follow"), limit: pageLimit(body) };
 }
 
+/** The id of the EVENTS request whose events are not wanted any more. */
+export function parseUnfollow(body: Body): { follow: number } {
+  const follow = body["follow"];
+  if (!isCount(follow)) throw invalid("follow: the id of the EVENTS request is needed");
+  return { follow };
+}
+
 export const parseWhy = (body: Body): { object: string } => ({ object: objectName(body["object"]) });
 
 export function parseWaitFree(body: Body): { object: string; waitMs: number | null } {

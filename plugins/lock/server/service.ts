@@ -1,34 +1,31 @@
 /**
- * The lock service of one node as clients see it: binds sessions to connections, turns frames into
- * commands of the engine and the engine's answers and effects into frames. Decides nothing about
- * locks; knows no storage.
+ * The lock service of one node as clients see it: turns frames into commands of the engine and the
+ * engine's answers and effects into frames. Decides nothing about locks; knows no storage. Which
+ * connection carries which session is kept in session-bindings.ts.
  */
+import type { Clock, Timer, Timers } from "../../../src/clock/clock.ts";
 import { asLockdError, LockdError } from "../../../src/errors.ts";
-import type { Connection } from "../../../src/wire/types.ts";
-import type { Holder, LockAnswer, LockEffect, LockEvent } from "../core/types.ts";
-import type { EngineListener, LockEngine } from "../engine.ts";
+import { errorBody } from "../../../src/wire/error-body.ts";
+import type { Body, Connection } from "../../../src/wire/types.ts";
+import type { Blocker, Holder, Instant, LockAnswer, LockCommand, LockEffect, LockEvent } from "../core/types.ts";
+import type { AnswerListener, EngineListener, LockEngine } from "../engine.ts";
 import { blockerBody, holderBody, lockedBody, sessionTicket } from "./bodies.ts";
 import type { LockMetrics } from "./lock-metrics.ts";
 import type { LockBodyParsed, RenewBodyParsed, SessionBodyParsed, UnlockBodyParsed } from "./requests.ts";
+import { type BoundSession, SessionBindings } from "./session-bindings.ts";
 
 /** Random bytes of a handle: it suffices alone, so it must not be guessed. */
 const HANDLE_BYTES = 18;
+/** Random bytes are drawn for so many handles at a time. */
+const HANDLES_DRAWN = 256;
 /** An answer to a request without a deadline of its own is waited for this long while not ready. */
 const CONTROL_DEADLINE_MS = 10_000;
-
-interface BoundSession {
-  id: string;
-  generation: number;
-  connection: Connection;
-  /** frame ids of LOCK requests that are not answered yet, by request */
-  pending: Map<string, number>;
-}
-
-type Refusal = Extract<LockAnswer, { kind: "refused" }>;
 
 export interface LockServiceOptions {
   engine: LockEngine;
   metrics: LockMetrics;
+  clock: Pick<Clock, "monotonicMs">;
+  timers: Timers;
   random(count: number): Uint8Array;
   onEvents(events: readonly LockEvent[]): void;
 }
@@ -36,180 +33,190 @@ export interface LockServiceOptions {
 export class LockService implements EngineListener {
   readonly #engine: LockEngine;
   readonly #metrics: LockMetrics;
+  readonly #clock: Pick<Clock, "monotonicMs">;
+  readonly #timers: Timers;
   readonly #random: (count: number) => Uint8Array;
   readonly #onEvents: (events: readonly LockEvent[]) => void;
-  readonly #sessions = new Map<string, BoundSession>();
-  readonly #byConnection = new Map<Connection, BoundSession>();
-  /** connections whose SESSION is not decided yet, and the frames that came behind it */
-  readonly #opening = new Map<Connection, { id: number; proceed: () => void }[]>();
+  readonly #bindings: SessionBindings;
+  #handleBytes: Uint8Array = new Uint8Array(0);
 
   constructor(options: LockServiceOptions) {
     this.#engine = options.engine;
     this.#metrics = options.metrics;
+    this.#clock = options.clock;
+    this.#timers = options.timers;
     this.#random = options.random;
     this.#onEvents = options.onEvents;
+    this.#bindings = new SessionBindings(({ id: session, generation }) => {
+      this.#engine.submit({ kind: "disconnect", session, generation }, null, () => undefined);
+    });
   }
 
   // ---- requests
 
   session(connection: Connection, id: number, body: SessionBodyParsed): void {
-    const bound = this.#byConnection.get(connection);
-    if (bound !== undefined) throw new LockdError("invalid", `open session: this connection carries session ${bound.id} already`);
-    if (this.#opening.has(connection)) throw new LockdError("invalid", "open session: one is being opened on this connection");
+    this.#bindings.beginOpening(connection);
     const { session, generation, graceMs } = body;
     const secretHash = new Bun.CryptoHasher("sha256").update(body.secret).digest("hex");
-    this.#opening.set(connection, []);
     this.#engine.submit(
       { kind: "open", session, secretHash, generation, graceMs, holder: holderOf(connection) },
       CONTROL_DEADLINE_MS,
-      (answer) => {
-        if (answer.kind !== "opened") return sendError(connection, id, answer);
-        const tickets = answer.tickets.map(sessionTicket);
-        return connection.send("SESSION", id, { session, generation, grace: graceMs, resumed: answer.resumed, tickets });
+      answering(connection, id, "opened", ({ resumed, tickets }) => {
+        answer(connection, id, "SESSION", { session, generation, grace: graceMs, resumed, tickets: tickets.map(sessionTicket) });
+      }, () => this.#bindings.endOpening(connection)),
+      // what the client sent behind SESSION goes on at once; when it is refused, only after that is told
+      ({ kind }) => {
+        if (kind !== "opened") return;
+        this.#bindings.bind({ id: session, generation, connection, pending: new Map() });
+        this.#bindings.endOpening(connection);
       },
-      (answer) => this.#opened({ id: session, generation, connection, pending: new Map() }, answer),
     );
   }
 
-  /** The table has decided; what the client sent behind SESSION goes on now, before the answer is durable. */
-  #opened(bound: BoundSession, answer: LockAnswer): void {
-    const { connection } = bound;
-    if (answer.kind === "opened") {
-      if (connection.closed) {
-        const { id: session, generation } = bound;
-        this.#engine.submit({ kind: "disconnect", session, generation }, null, () => undefined);
-      } else this.#bind(bound);
-    }
-    const waiting = this.#opening.get(connection) ?? [];
-    this.#opening.delete(connection);
-    for (const { id, proceed } of waiting) {
-      try {
-        proceed();
-      } catch (thrown) {
-        connection.send("ERROR", id, { ...asLockdError(thrown).toJSON() });
-      }
-    }
-  }
-
-  /** Runs `proceed` when the session that this connection is opening, if any, is open or refused. */
-  #afterOpening(connection: Connection, id: number, proceed: () => void): void {
-    const waiting = this.#opening.get(connection);
-    if (waiting === undefined) proceed();
-    else waiting.push({ id, proceed });
-  }
-
   goodbye(connection: Connection, id: number): void {
-    this.#afterOpening(connection, id, () => this.#goodbye(this.#bound(connection), id));
+    this.#bindings.afterOpening(connection, id, () => this.#goodbye(this.#bindings.of(connection), id));
   }
 
   #goodbye(bound: BoundSession, id: number): void {
-    const { connection } = bound;
-    this.#engine.submit({ kind: "close", session: bound.id }, CONTROL_DEADLINE_MS, (answer) => {
-      if (answer.kind === "refused") return sendError(connection, id, answer);
-      this.#unbind(bound);
-      return connection.send("GOODBYE", id, {});
+    const { connection, pending } = bound;
+    this.#submit(connection, id, { kind: "close", session: bound.id }, "done", () => {
+      for (const [request, lockId] of pending) {
+        connection.send("LOCKFAILED", lockId, { request, code: "cancelled", message: "the session was closed" });
+      }
+      pending.clear();
+      this.#bindings.forget(bound);
+      answer(connection, id, "GOODBYE", {});
     });
   }
 
   lock(connection: Connection, id: number, body: LockBodyParsed): void {
-    this.#afterOpening(connection, id, () => this.#lock(this.#bound(connection), id, body));
+    if (this.#bindings.isOpening(connection)) this.#lockAfterOpening(connection, id, body);
+    else this.#lock(this.#bindings.of(connection), id, body);
+  }
+
+  /** The session is not decided because the engine is not ready: the wait runs all the same. */
+  #lockAfterOpening(connection: Connection, id: number, { request, spec }: LockBodyParsed): void {
+    const { waitMs } = spec;
+    const sinceMs = this.#clock.monotonicMs();
+    let late = false;
+    let timer: Timer | null = null;
+    this.#bindings.afterOpening(connection, id, () => {
+      if (late) return;
+      timer?.cancel();
+      const leftMs = waitMs === null ? null : Math.max(0, waitMs - Math.ceil(this.#clock.monotonicMs() - sinceMs));
+      this.#lock(this.#bindings.of(connection), id, { request, spec: { ...spec, waitMs: leftMs } });
+    });
+    if (waitMs === null) return;
+    timer = this.#timers.after(waitMs, () => {
+      late = true;
+      const message = this.#engine.status().reason ?? "the session was not opened in time";
+      this.#metrics.failed("unavailable");
+      connection.send("LOCKFAILED", id, { request, code: "unavailable", message });
+    });
   }
 
   #lock(bound: BoundSession, id: number, { request, spec }: LockBodyParsed): void {
-    const { connection } = bound;
-    bound.pending.set(request, id);
-    // begins with a letter: a handle must not look like a flag on a command line
-    const handle = `h${Buffer.from(this.#random(HANDLE_BYTES)).toString("base64url")}`;
-    this.#engine.submit({ kind: "lock", session: bound.id, request, spec, handle, message: id }, spec.waitMs, (answer) => {
-      if (answer.kind === "waiting") {
-        if (spec.reportQueue) connection.send("QUEUE", 0, { request, position: answer.position });
+    const { connection, pending } = bound;
+    pending.set(request, id);
+    const command: LockCommand = { kind: "lock", session: bound.id, request, spec, handle: this.#newHandle(), message: id };
+    this.#engine.submit(command, spec.waitMs, (told, at) => {
+      if (told.kind === "waiting") {
+        if (spec.reportQueue) connection.send("QUEUE", 0, { request, position: told.position });
         return;
       }
-      if (bound.pending.get(request) === id) bound.pending.delete(request);
-      if (answer.kind === "locked") {
+      if (pending.get(request) === id) pending.delete(request);
+      if (told.kind === "locked") {
         this.#metrics.granted();
-        connection.send("LOCKED", id, { ...lockedBody(answer.grant) });
-      } else if (answer.kind === "refused") {
-        this.#metrics.failed(answer.code);
-        this.#sendLockFailed(connection, id, request, answer);
+        connection.send("LOCKED", id, lockedBody(told.grant));
+      } else if (told.kind === "refused") {
+        this.#metrics.failed(told.code);
+        connection.send("LOCKFAILED", id, lockFailedBody(request, told, at));
       }
     });
   }
 
   renew(connection: Connection, id: number, body: RenewBodyParsed): void {
-    if (body.kind === "handle") {
-      this.#engine.submit({ kind: "renewHandle", handle: body.handle, durationMs: body.durationMs }, CONTROL_DEADLINE_MS, (answer) => {
-        if (answer.kind !== "renewedHandle") return sendError(connection, id, answer);
-        const { token, leftMs, durationMs, unlockDurationMs } = answer;
-        const times = { left: leftMs, duration: durationMs, unlockDuration: unlockDurationMs };
-        return connection.send("RENEWED", id, { token, ...times, processed: id });
-      });
+    if (body.kind === "session") {
+      this.#bindings.afterOpening(connection, id, () => this.#renewSession(this.#bindings.of(connection), id, body));
       return;
     }
-    this.#afterOpening(connection, id, () => this.#renewSession(this.#bound(connection), id, body));
+    const { handle, durationMs } = body;
+    this.#submit(connection, id, { kind: "renewHandle", handle, durationMs }, "renewedHandle", (renewed) => {
+      answer(connection, id, "RENEWED", {
+        token: renewed.token,
+        left: renewed.leftMs,
+        duration: renewed.durationMs,
+        unlockDuration: renewed.unlockDurationMs,
+        processed: id,
+      });
+    });
   }
 
-  #renewSession(bound: BoundSession, id: number, body: Extract<RenewBodyParsed, { kind: "session" }>): void {
-    const { connection } = bound;
-    this.#engine.submit({ kind: "renew", session: bound.id, seen: body.seen, held: body.held, message: id }, null, (answer) => {
-      if (answer.kind !== "renewed") return sendError(connection, id, answer);
-      const { message, lost, mismatch } = answer;
-      return connection.send("RENEWED", id, { processed: message, lost, mismatch });
+  #renewSession({ connection, id: session }: BoundSession, id: number, { seen, held }: Extract<RenewBodyParsed, { kind: "session" }>): void {
+    this.#submit(connection, id, { kind: "renew", session, seen, held, message: id }, "renewed", ({ message, lost, mismatch }) => {
+      answer(connection, id, "RENEWED", { processed: message, lost, mismatch });
     });
   }
 
   unlock(connection: Connection, id: number, body: UnlockBodyParsed): void {
-    const answered = (answer: LockAnswer): void => {
-      if (answer.kind !== "unlocked") return sendError(connection, id, answer);
-      return connection.send("UNLOCKED", id, { token: answer.token, held: answer.held });
-    };
+    const unlock = (command: LockCommand): void =>
+      this.#submit(connection, id, command, "unlocked", ({ token, held }) => answer(connection, id, "UNLOCKED", { token, held }));
     if (body.kind === "handle") {
-      this.#engine.submit({ kind: "unlock", handle: body.handle }, CONTROL_DEADLINE_MS, answered);
+      // who has no session is not the one that owns the lock, so the owner is told
+      this.#bindings.afterOpening(connection, id, () => {
+        unlock({ kind: "unlock", handle: body.handle, by: this.#bindings.find(connection)?.id ?? "" });
+      });
       return;
     }
-    this.#afterOpening(connection, id, () => this.#cancel(this.#bound(connection), id, body.request, answered));
-  }
-
-  #cancel(bound: BoundSession, id: number, request: string, answered: (answer: LockAnswer) => void): void {
-    const { connection } = bound;
-    this.#engine.submit({ kind: "cancel", session: bound.id, request, message: id }, CONTROL_DEADLINE_MS, (answer) => {
-      const waitingId = bound.pending.get(request);
-      if (waitingId !== undefined && answer.kind === "unlocked") {
-        bound.pending.delete(request);
-        connection.send("LOCKFAILED", waitingId, { request, code: "cancelled", message: "the request was cancelled" });
-      }
-      answered(answer);
+    // a LOCK that waited is answered by the table's own lockfailed, which follows
+    const { request } = body;
+    this.#bindings.afterOpening(connection, id, () => {
+      unlock({ kind: "cancel", session: this.#bindings.of(connection).id, request, message: id });
     });
   }
 
   release(connection: Connection, id: number, body: { object: string; token: number; reason: string }): void {
-    this.#engine.submit({ kind: "release", ...body, by: describeClient(connection) }, CONTROL_DEADLINE_MS, (answer) => {
-      if (answer.kind !== "releasing") return sendError(connection, id, answer);
-      return connection.send("RELEASING", id, { holder: holderBody(answer.holder, answer.session), freeIn: answer.freeMs });
+    const command: LockCommand = { kind: "release", ...body, by: describeClient(connection) };
+    this.#submit(connection, id, command, "releasing", ({ holder, session, freeMs }) => {
+      answer(connection, id, "RELEASING", { holder: holderBody(holder, session), freeIn: freeMs });
     });
   }
 
   kick(connection: Connection, id: number, body: { session: string; reason: string }): void {
-    this.#engine.submit({ kind: "kick", ...body, by: describeClient(connection) }, CONTROL_DEADLINE_MS, (answer) => {
-      if (answer.kind !== "kicked") return sendError(connection, id, answer);
-      return connection.send("KICKED", id, { tickets: answer.tickets });
-    });
+    const command: LockCommand = { kind: "kick", ...body, by: describeClient(connection) };
+    this.#submit(connection, id, command, "kicked", ({ tickets }) => answer(connection, id, "KICKED", { tickets }));
+  }
+
+  #submit<K extends LockAnswer["kind"]>(
+    connection: Connection,
+    id: number,
+    command: LockCommand,
+    expected: K,
+    tell: (answer: Extract<LockAnswer, { kind: K }>) => void,
+  ): void {
+    this.#engine.submit(command, CONTROL_DEADLINE_MS, answering(connection, id, expected, tell));
+  }
+
+  /** Begins with a letter: a handle must not look like a flag on a command line. */
+  #newHandle(): string {
+    if (this.#handleBytes.length < HANDLE_BYTES) this.#handleBytes = this.#random(HANDLE_BYTES * HANDLES_DRAWN);
+    const bytes = this.#handleBytes.subarray(0, HANDLE_BYTES);
+    this.#handleBytes = this.#handleBytes.subarray(HANDLE_BYTES);
+    return `h${Buffer.from(bytes.buffer, bytes.byteOffset, HANDLE_BYTES).toString("base64url")}`;
   }
 
   // ---- the engine's side
 
-  effect(effect: LockEffect): void {
+  effect(effect: LockEffect, at: Instant): void {
     switch (effect.kind) {
       case "locked":
         this.#metrics.granted();
-        this.#answerLock(effect.grant.session, effect.grant.request, "LOCKED", { ...lockedBody(effect.grant) });
+        this.#answerLock(effect.grant.session, effect.grant.request, "LOCKED", lockedBody(effect.grant));
         break;
-      case "lockfailed": {
-        const { session, request, code, message } = effect;
-        this.#metrics.failed(code);
-        this.#answerLock(session, request, "LOCKFAILED", { request, code, message });
+      case "lockfailed":
+        this.#metrics.failed(effect.code);
+        this.#answerLock(effect.session, effect.request, "LOCKFAILED", lockFailedBody(effect.request, effect, at));
         break;
-      }
       case "unlocking": {
         const { session, request, token, leftMs, reason } = effect;
         this.#push(session, "UNLOCKING", { request, token, left: leftMs, reason });
@@ -233,71 +240,64 @@ export class LockService implements EngineListener {
   }
 
   reset(reason: string): void {
-    for (const bound of [...this.#sessions.values()]) {
-      this.#forget(bound);
-      bound.connection.closeWith("unavailable", reason);
-    }
-  }
-
-  // ---- bindings
-
-  #bind(bound: BoundSession): void {
-    const earlier = this.#sessions.get(bound.id);
-    if (earlier !== undefined) {
-      this.#forget(earlier);
-      earlier.connection.closeWith("denied", "the session goes on over a newer connection");
-    }
-    this.#sessions.set(bound.id, bound);
-    this.#byConnection.set(bound.connection, bound);
-    bound.connection.onClose(() => {
-      if (this.#byConnection.get(bound.connection) === bound) this.#unbind(bound);
-    });
-  }
-
-  /** The connection no longer carries the session: the table has to know, unless a newer one took over. */
-  #unbind(bound: BoundSession): void {
-    this.#forget(bound);
-    this.#engine.submit({ kind: "disconnect", session: bound.id, generation: bound.generation }, null, () => undefined);
-  }
-
-  #forget(bound: BoundSession): void {
-    this.#byConnection.delete(bound.connection);
-    if (this.#sessions.get(bound.id) === bound) this.#sessions.delete(bound.id);
-  }
-
-  #bound(connection: Connection): BoundSession {
-    const bound = this.#byConnection.get(connection);
-    if (bound === undefined) throw new LockdError("invalid", "this request needs a session: send SESSION first");
-    return bound;
+    this.#bindings.reset(reason);
   }
 
   /** An answer that comes later than its request, or a push when the request came over an older connection. */
-  #answerLock(session: string, request: string, type: string, body: Readonly<Record<string, unknown>>): void {
-    const bound = this.#sessions.get(session);
+  #answerLock(session: string, request: string, type: string, body: Body): void {
+    const bound = this.#bindings.bySession(session);
     if (bound === undefined) return;
     const frameId = bound.pending.get(request) ?? 0;
     bound.pending.delete(request);
     bound.connection.send(type, frameId, body);
   }
 
-  #push(session: string, type: string, body: Readonly<Record<string, unknown>>): void {
-    this.#sessions.get(session)?.connection.send(type, 0, body);
+  #push(session: string, type: string, body: Body): void {
+    this.#bindings.bySession(session)?.connection.send(type, 0, body);
   }
+}
 
-  #sendLockFailed(connection: Connection, id: number, request: string, refusal: Refusal): void {
-    const { code, message, blockers, position } = refusal;
-    if (blockers === undefined || blockers.length === 0) {
-      connection.send("LOCKFAILED", id, { request, code, message });
-      return;
+function lockFailedBody(
+  request: string,
+  failure: { code: string; message: string; blockers?: readonly Blocker[]; position?: number },
+  at: Instant,
+): Body {
+  const { code, message, blockers, position } = failure;
+  return {
+    request,
+    code,
+    message,
+    ...(blockers === undefined || blockers.length === 0 ? {} : { holders: blockers.map((blocker) => blockerBody(blocker, at)) }),
+    ...(position === undefined ? {} : { position }),
+  };
+}
+
+/** A frame with id 0 wants no answer, and one with id 0 would be taken for a push. */
+function answer(connection: Connection, id: number, type: string, body: Body): void {
+  if (id !== 0) connection.send(type, id, body);
+}
+
+/** Tells the expected answer, or why there is none; what cannot be sent becomes an error, too. `finish` runs after it. */
+function answering<K extends LockAnswer["kind"]>(
+  connection: Connection,
+  id: number,
+  expected: K,
+  tell: (answer: Extract<LockAnswer, { kind: K }>) => void,
+  finish: () => void = () => undefined,
+): AnswerListener {
+  const isExpected = (told: LockAnswer): told is Extract<LockAnswer, { kind: K }> => told.kind === expected;
+  return (told) => {
+    try {
+      if (isExpected(told)) tell(told);
+      else if (told.kind === "refused") {
+        const { code, message } = told;
+        answer(connection, id, "ERROR", { code, message, retryable: code === "unavailable" || code === "overflow" });
+      } else throw new LockdError("failed", `the lock engine answered ${told.kind} where ${expected} belongs`);
+    } catch (thrown) {
+      answer(connection, id, "ERROR", errorBody(asLockdError(thrown)));
     }
-    this.#engine.read(
-      () => null,
-      (_nothing, at) => {
-        const holders = blockers.map((blocker) => blockerBody(blocker, at));
-        connection.send("LOCKFAILED", id, { request, code, message, holders, ...(position === undefined ? {} : { position }) });
-      },
-    );
-  }
+    finish();
+  };
 }
 
 function holderOf(connection: Connection): Holder {
@@ -308,10 +308,4 @@ function holderOf(connection: Connection): Holder {
 function describeClient(connection: Connection): string {
   const { name, host, pid } = connection.identity;
   return `${name} on ${host}, pid ${pid}`;
-}
-
-function sendError(connection: Connection, id: number, answer: LockAnswer): void {
-  if (answer.kind !== "refused") throw new LockdError("failed", `the lock engine answered ${answer.kind} to another command`);
-  const { code, message } = answer;
-  connection.send("ERROR", id, { code, message, retryable: code === "unavailable" || code === "overflow" });
 }
