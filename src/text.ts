@@ -27,6 +27,12 @@ export function quoted(text: string): string {
   return `"${escapeProse(shown.replaceAll("\\", "\\\\").replaceAll("\n", "\\n").replaceAll('"', '\\"'))}"`;
 }
 
+/** The longest beginning that takes at most so many bytes of UTF-8 and splits no character. */
+export function clipped(text: string, bytesMax: number): string {
+  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(bytesMax));
+  return text.slice(0, read).toWellFormed();
+}
+
 /** Pads with spaces to a width in terminal columns. */
 export function padColumns(text: string, columns: number): string {
   return text + " ".repeat(Math.max(0, columns - Bun.stringWidth(text)));

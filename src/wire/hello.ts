@@ -3,7 +3,7 @@
  * functions; knows no socket and no message but this one.
  */
 import * as v from "valibot";
-import { PROTOCOL_VERSION } from "../client/protocol.ts";
+import { LIMITS, PROTOCOL_VERSION } from "../client/protocol.ts";
 import { LockdError } from "../errors.ts";
 import { bodyParser, integerSchema, textSchema } from "./schema.ts";
 import type { Body, Frame, PeerIdentity } from "./types.ts";
@@ -12,8 +12,6 @@ import type { Body, Frame, PeerIdentity } from "./types.ts";
 export const HELLO_BYTES_MAX = 64 * 1024;
 export const HELLO_TIMEOUT_MS = 5_000;
 
-const NAME_BYTES_MAX = 255;
-const PROGRAM_BYTES_MAX = 4096;
 const FEATURES_MAX = 64;
 const PID_MAX = 2 ** 31 - 1;
 const ROLES: readonly PeerIdentity["role"][] = ["client", "peer", "sync"];
@@ -46,7 +44,7 @@ export interface ServerHello {
   frameBytesMax: number;
 }
 
-const nameSchema = textSchema(NAME_BYTES_MAX);
+const nameSchema = textSchema(LIMITS.nameBytesMax);
 const featuresSchema = v.pipe(v.array(nameSchema), v.maxLength(FEATURES_MAX));
 
 const parseProtocol = bodyParser(v.object({ protocol: integerSchema({ min: 0, max: Number.MAX_SAFE_INTEGER }) }));
@@ -57,7 +55,7 @@ const parseClient: (body: Body) => ClientHello = bodyParser(
     name: nameSchema,
     host: nameSchema,
     pid: integerSchema({ min: 0, max: PID_MAX }),
-    program: textSchema(PROGRAM_BYTES_MAX),
+    program: textSchema(LIMITS.programBytesMax),
     software: nameSchema,
     features: featuresSchema,
     cluster: v.optional(nameSchema),

@@ -3,13 +3,13 @@ import { basename } from "node:path";
 import type { CommandContext } from "../../../src/cli/types.ts";
 import type { LockdClient } from "../../../src/client/client.ts";
 import type { Lock } from "../../../src/client/lock.ts";
-import type { LockOptions } from "../../../src/client/lock-options.ts";
-import { assert, LockdError } from "../../../src/errors.ts";
+import { assert } from "../../../src/errors.ts";
 import { bootTimeMs } from "../../../src/system/bootTimer.ts";
 import { softwareVersion } from "../../../src/version.ts";
 import type { OnLost } from "../exec/guardedChild.ts";
 import { readInheritance } from "../exec/inheritance.ts";
 import { runGuarded } from "../exec/run.ts";
+import { lockOptions } from "./lock-options.ts";
 
 /** The goodbye is a courtesy to the server: what was held is released before it. */
 const CLOSE_MS_MAX = 300;
@@ -31,7 +31,7 @@ async function runCommand(context: CommandContext): Promise<number> {
   // before anything installs signal handlers
   const inheritance = readInheritance();
   const { values, positionals: objects, child: argv } = context;
-  const request = lockRequest(context);
+  const request = { ...lockOptions(context, "exec"), duration: values.number("duration") };
   const servers = values.list("connect");
   let client: LockdClient | null = null;
   try {
@@ -70,30 +70,6 @@ async function runCommand(context: CommandContext): Promise<number> {
   } finally {
     await closeWithin(client, CLOSE_MS_MAX);
   }
-}
-
-/** What is asked for, but for the wait. Throws LockdError `usage` for flags that exclude each other. */
-function lockRequest(context: CommandContext): LockOptions {
-  const { values, environment } = context;
-  const shared = values.boolean("shared");
-  const permits = values.numberOrNull("permits");
-  const count = values.number("count");
-  if (shared && permits !== null) throw new LockdError("usage", "exec: --shared and --permits exclude each other");
-  if (permits === null && values.given("count")) throw new LockdError("usage", "exec: --count needs --permits");
-  if (permits !== null && count > permits) throw new LockdError("usage", `exec: --count ${count} is more than --permits ${permits}`);
-  const outer = environment["LOCKD_HANDLE"];
-  return {
-    mode: permits !== null ? "semaphore" : shared ? "shared" : "exclusive",
-    ...(permits === null ? {} : { permits, count }),
-    duration: values.number("duration"),
-    unlockDuration: values.number("unlock-duration"),
-    lockDelay: values.number("lock-delay"),
-    value: values.stringOrNull("value"),
-    // a wait in a circle would have no end
-    detectDeadlock: true,
-    parents: outer === undefined || outer === "" ? undefined : [outer],
-    commandLine: values.boolean("share-command") ? context.child.join(" ") : undefined,
-  };
 }
 
 function onLostOf(word: string): OnLost {

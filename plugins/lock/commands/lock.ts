@@ -20,7 +20,7 @@ export async function run(context: CommandContext): Promise<number> {
   const hold = context.values.boolean("hold");
   const waitMs = context.values.numberOrNull("wait");
   const options = {
-    ...lockOptions(context),
+    ...lockOptions(context, "lock"),
     detached: !hold,
     duration: context.values.numberOrNull("duration") ?? (hold ? DEFAULTS.durationMs : DEFAULTS.detachedDurationMs),
   };
@@ -37,7 +37,13 @@ export async function run(context: CommandContext): Promise<number> {
     return await withClient(context, { program: "lockd lock", waitMs, signal: interrupted.signal }, async (client) => {
       const left = waitMs === null ? null : Math.max(0, Math.round(waitMs - (performance.now() - started)));
       const lock = await client.lock(context.positionals, { ...options, wait: left, signal: interrupted.signal });
-      await printLock(context, lock);
+      try {
+        await printLock(context, lock);
+      } catch (error) {
+        // nobody got the handle, so nobody could unlock it
+        await client.unlockHandle(lock.handle);
+        throw error;
+      }
       return hold ? await holdUntil(client, lock, ended) : 0;
     });
   } catch (error) {
