@@ -3,7 +3,7 @@
  * that outlives us, the terminal and the times at which it must be gone. Knows deadlines on the boot
  * clock, not locks: whoever holds a lock or a leadership drives it.
  */
-import { closeDescriptor, closeOnExec, openPipe, setNonBlocking, writeFully, writeWhole } from "../../../src/system/files.ts";
+import { closeDescriptor, openPipe, setNonBlocking, writeFully, writeWhole } from "../../../src/system/files.ts";
 import { bootTimeMs } from "../../../src/system/bootTimer.ts";
 import { SIGNALS, groupIsAlive, signalGroup } from "../../../src/system/process.ts";
 import { LockdError, assert } from "../../../src/errors.ts";
@@ -92,9 +92,6 @@ export class GuardedChild {
     this.spoiled = new Promise((resolve) => {
       this.#markSpoiled = resolve;
     });
-    // a descriptor 3 that we were given must not live on in the supervisor
-    closeOnExec(3);
-
     const go = openPipe();
     const status = openPipe();
     const shim = helperCommand("__shim", ...shimArguments({ ...options.inheritance, wrapperPid: process.pid, argv: options.argv }));
