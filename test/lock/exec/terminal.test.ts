@@ -96,7 +96,7 @@ describe("in an interactive shell", () => {
   test("Ctrl-C ends the command once: 130, and nothing is left", async () => {
     screen = startShell();
     await screen.shows("ready> ");
-    screen.type("x bash -c 'trap \"echo caught\" INT; echo on; while :; do sleep 0.05; done' ; echo code-$?\n");
+    screen.type("x sh -c 'trap \"echo caught\" INT; echo on; while :; do sleep 0.05; done' ; echo code-$?\n");
     await screen.shows("\non");
     screen.type("\x03");
     await until("it was caught", () => screen.text.includes("caught"));
