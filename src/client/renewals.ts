@@ -72,7 +72,10 @@ export class Renewals {
     return grant.grant > this.#disownedThrough;
   }
 
-  /** Claims a grant. `deadlineMs` that has passed: only a renewal, sent at once, can tell whether it still runs. */
+  /**
+   * Claims a grant. Its lease counts from a keep-alive before the grant, and who only waited sends those
+   * rarely: a third of the lease may be over, or all of it. Then only a renewal sent at once helps.
+   */
   claim(ticket: Ticket, grant: LockedBody, nowMs: number): void {
     if (this.#table.holdings.get(grant.token) !== undefined) {
       throw new LockdError("protocol", `read LOCKED: token ${grant.token} was granted twice`);
@@ -80,7 +83,8 @@ export class Renewals {
     this.#table.holdings.add(grant.token, ticket);
     if (grant.duration < this.#shortestDurationMs) {
       this.#shortestDurationMs = grant.duration;
-      this.#dueMs = Math.min(this.#dueMs, nowMs + this.#intervalMs());
+      const leaseFromMs = ticket.deadlineMs - usableMs(grant.duration);
+      this.#dueMs = Math.min(this.#dueMs, Math.max(nowMs, leaseFromMs + this.#intervalMs()));
     }
     if (ticket.deadlineMs <= nowMs) this.#dueMs = nowMs;
   }
