@@ -79,11 +79,14 @@ export class LockService implements EngineListener {
 
   #goodbye(bound: BoundSession, id: number): void {
     const { connection, pending } = bound;
+    // what comes behind it is refused by the table
+    const before = [...pending];
     this.#submit(connection, id, { kind: "close", session: bound.id }, "done", () => {
-      for (const [request, lockId] of pending) {
+      for (const [request, lockId] of before) {
+        if (pending.get(request) !== lockId) continue;
+        pending.delete(request);
         connection.send("LOCKFAILED", lockId, { request, code: "cancelled", message: "the session was closed" });
       }
-      pending.clear();
       this.#bindings.forget(bound);
       answer(connection, id, "GOODBYE", {});
     });
