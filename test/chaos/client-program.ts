@@ -13,7 +13,7 @@ import { type LedgerEvent, LedgerWriter } from "./ledger.ts";
 const options: LoadOptions = JSON.parse(process.argv[2] ?? "{}");
 const ledger = new LedgerWriter(options.ledger);
 const clock = realClock();
-const report: LoadReport = { entered: 0, refused: {}, releaseErrors: {}, lost: 0 };
+const report: LoadReport = { entered: 0, refused: {}, releaseErrors: {}, lost: {} };
 let stopping = false;
 const over = new AbortController();
 
@@ -48,7 +48,8 @@ async function work(lock: Lock, owner: string): Promise<void> {
   const lost = (): void => {
     if (knownLost) return;
     knownLost = true;
-    report.lost += 1;
+    const reason = lock.lost?.reason ?? "unknown";
+    report.lost[reason] = (report.lost[reason] ?? 0) + 1;
     note("lost");
   };
   lock.signal.addEventListener("abort", lost);
@@ -57,7 +58,8 @@ async function work(lock: Lock, owner: string): Promise<void> {
   await hold(lock, options.holdMs ?? Math.random() * options.holdMsMax);
   stopNotes();
   if (lock.lost !== null) lost();
-  if (!knownLost) note("leave");
+  // whoever lost the lock has stopped as well, and says so by giving it back
+  note("leave");
   try {
     await lock.release();
     note("unlocked");

@@ -24,7 +24,8 @@ export interface LoadReport {
   refused: Record<string, number>;
   /** releases that failed, by error code */
   releaseErrors: Record<string, number>;
-  lost: number;
+  /** locks lost while they were held, by reason */
+  lost: Record<string, number>;
 }
 
 const PROGRAM = join(import.meta.dir, "client-program.ts");
@@ -65,7 +66,7 @@ export function total(reports: readonly LoadReport[]): LoadReport {
   };
   return {
     entered: reports.reduce((most, { entered }) => most + entered, 0),
-    lost: reports.reduce((most, { lost }) => most + lost, 0),
+    lost: sum(({ lost }) => lost),
     refused: sum(({ refused }) => refused),
     releaseErrors: sum(({ releaseErrors }) => releaseErrors),
   };

@@ -87,6 +87,13 @@ export function errorOf(finished: Finished, code: number): ErrorObject {
   return error;
 }
 
+/** Runs a shell script to its end; `$BIN` is the executable under test. */
+export async function shell(script: string, env: Readonly<Record<string, string>> = {}): Promise<Finished> {
+  const child = Bun.spawn(["sh", "-c", script], { env: environment({ BIN: LOCKD, ...env }), stdin: "ignore", stdout: "pipe", stderr: "pipe" });
+  const [code, stdout, stderr] = await Promise.all([child.exited, new Response(child.stdout).text(), new Response(child.stderr).text()]);
+  return { code, stdout, stderr };
+}
+
 /** A server of a suite and what was started against it; `clear` ends by pid what still runs. */
 export class LockWorld {
   readonly server: TestServer;
