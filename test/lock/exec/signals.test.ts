@@ -103,6 +103,13 @@ describe("while the lock is awaited", () => {
     await until("the helpers are gone", () => !helpers.some((helper) => isAlive(helper.pid)));
   });
 
+  test("a signal that lockd was started to ignore does not end the wait", async () => {
+    const run = world.start(world.fake({ waitMs: 400 }), ["sh", "-c", "exit 4"], { before: ["nohup"] });
+    await run.journaled("waiting");
+    run.process.kill("SIGHUP");
+    expect((await run.end()).code).toBe(4);
+  });
+
   test("SIGUSR1 and SIGWINCH change nothing", async () => {
     const run = world.start(world.fake({ waitMs: 300 }), ["sh", "-c", "exit 3"]);
     await run.journaled("waiting");
