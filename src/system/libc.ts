@@ -3,7 +3,6 @@
  * Linux on x64 and arm64, glibc and musl. Says nothing about what the functions are used for.
  */
 import { ptr, read, type Pointer } from "bun:ffi";
-import { getSystemErrorMessage } from "node:util";
 import { openLibc } from "../clock/libc.ts";
 import { LockdError, assert } from "../errors.ts";
 
@@ -61,7 +60,8 @@ export const ERRNO = { EPERM: 1, ENOENT: 2, ESRCH: 3, EINTR: 4, EAGAIN: 11, EACC
 
 /** `No such file or directory` for 2, and so on. */
 export function errnoText(code: number): string {
-  return getSystemErrorMessage(-code) ?? `error ${code}`;
+  // loaded only when something fails: start-up time counts
+  return process.getBuiltinModule("node:util").getSystemErrorMessage(-code) ?? `error ${code}`;
 }
 
 /** Runs a call again while a signal interrupts it; throws LockdError `failed` naming it when it fails. */

@@ -3,8 +3,8 @@
  * signals and the soft limit of open files. The runtime changes some of it before any code of ours
  * runs; this file knows which and how to find the truth, and nothing of locks.
  */
-import { isatty } from "node:tty";
 import { SIGNALS, ignoredSignals, openFilesLimit, openFilesSoftLimitOf, parentPid } from "../../../src/system/process.ts";
+import { isTerminal } from "../../../src/terminal.ts";
 
 export interface Inheritance {
   /** numbers of the signals that were ignored when this process started */
@@ -27,7 +27,7 @@ export function readInheritance(): Inheritance {
   ignored.delete(SIGNALS.SIGPIPE);
   ignored.delete(SIGNALS.SIGXFSZ);
   const parent = parentPid();
-  if (isatty(0) || isatty(1) || isatty(2)) {
+  if (isTerminal(0) || isTerminal(1) || isTerminal(2)) {
     if (ignored.has(SIGNALS.SIGQUIT) || parentIgnores(parent, SIGNALS.SIGINT)) ignored.add(SIGNALS.SIGINT);
   }
   const limit = openFilesLimit();

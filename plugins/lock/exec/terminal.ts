@@ -3,7 +3,6 @@
  * when the command is stopped. Behaves towards a job-control shell as the command alone would. Knows
  * nothing of locks.
  */
-import { isatty } from "node:tty";
 import { closeDescriptor, openIfPossible } from "../../../src/system/files.ts";
 import { libc } from "../../../src/system/libc.ts";
 import {
@@ -15,6 +14,7 @@ import {
   signalOwnGroup,
   takeChildStop,
 } from "../../../src/system/process.ts";
+import { isTerminal } from "../../../src/terminal.ts";
 
 const O_RDWR = 2;
 
@@ -45,7 +45,7 @@ export class JobTerminal {
    */
   start(group: number): void {
     this.#group = group;
-    if (isatty(0) && isatty(1) && this.#isForeground()) this.#give(group);
+    if (isTerminal(0) && isTerminal(1) && this.#isForeground()) this.#give(group);
   }
 
   /** The command has ended: take the terminal back. Whether its group had it at the end. */
