@@ -34,6 +34,14 @@ const CLOSE_MS_MAX = 2000;
 /** Less time than this is not worth another try. */
 const RETRY_MS_MIN = 50;
 
+/** 128 random bits; on a command line (`lockd kick`) a leading dash would read as a flag. */
+function newSessionId(): string {
+  for (;;) {
+    const id = randomBytes(16).toString("base64url");
+    if (!id.startsWith("-")) return id;
+  }
+}
+
 export class Runtime {
   readonly leaseClock: LeaseClock;
   readonly session: Session;
@@ -62,7 +70,7 @@ export class Runtime {
         nextFrameId,
         send: (type, id, body) => this.link.channel?.send(type, id, body),
         reconnect: (reason) => this.link.channel?.fail(reason),
-        newIdentity: () => ({ session: randomBytes(16).toString("base64url"), secret: new Uint8Array(randomBytes(32)) }),
+        newIdentity: () => ({ session: newSessionId(), secret: new Uint8Array(randomBytes(32)) }),
         random,
         unreachable: () => this.link.lastError,
         idle: () => this.#onIdle?.(),

@@ -22,7 +22,8 @@ const HOLDERS_NAMED_MAX = 8;
 export function lock(state: TableState, command: Command<"lock">): LockAnswer {
   const session = state.sessions.get(command.session);
   if (session === undefined) return unknownSession(command.session);
-  if (session.ending !== null) return refuse("lost", endText(session));
+  // as if it were gone already: its client opens another session, instead of asking this one again
+  if (session.ending !== null) return refuse("notfound", endText(session));
   if (!session.connected) return refuse("unavailable", "the session is not connected");
   state.hear(session, command.message);
   const former = session.requests.get(command.request);

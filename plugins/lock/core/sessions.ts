@@ -141,7 +141,8 @@ function markDisconnected(state: TableState, session: Session): void {
 function align(state: TableState, session: Session, ticket: Ticket): void {
   if (ticket.state === "waiting") {
     if (session.ending === "kicked") {
-      fail(state, ticket, { code: "lost", message: endText(session), event: "kicked" });
+      // not `lost`, upon which a client asks again: whoever kicks a session wants its requests to end
+      fail(state, ticket, { code: "cancelled", message: endText(session), event: "kicked" });
     } else if (session.ending === "closed") {
       fail(state, ticket, { code: "cancelled", message: endText(session), event: "cancelled" });
     } else if (session.silentAtMs <= state.nowMs) {

@@ -304,7 +304,7 @@ export class Model {
       const kicked = session.ending === "kicked";
       for (const ticket of this.#of(session)) {
         if (ticket.state !== "waiting") continue;
-        if (kicked) this.#fail(ticket, "lost", "kicked");
+        if (kicked) this.#fail(ticket, "cancelled", "kicked");
         else this.#fail(ticket, "cancelled", "cancelled");
       }
       return "done";
@@ -314,7 +314,7 @@ export class Model {
       session.connected = false;
       const tickets = this.#of(session);
       for (const ticket of tickets) {
-        if (ticket.state === "waiting") this.#fail(ticket, "lost", "kicked");
+        if (ticket.state === "waiting") this.#fail(ticket, "cancelled", "kicked");
         else if (ticket.state === "locked") this.#startGrace(ticket, "kicked", this.nowMs, "kicked");
       }
       return `kicked ${tickets.length}`;
@@ -324,7 +324,7 @@ export class Model {
       const ticket = this.#of(session).find((each) => each.request === command.request);
       return ticket === undefined ? "refused notheld" : this.#leave(ticket, true);
     }
-    if (session.ending !== null) return "refused lost";
+    if (session.ending !== null) return command.kind === "lock" ? "refused notfound" : "refused lost";
     return command.kind === "lock" ? this.#lock(session, command) : this.#renew(session, command);
   }
 

@@ -146,7 +146,7 @@ describe("close", () => {
     expect(world.step({ kind: "close", session: "A" })).toEqual({ kind: "done" });
     expect(world.effects).toEqual([expect.objectContaining({ kind: "lockfailed", request: "r2", code: "cancelled" })]);
     expect(world.holders("x")).toEqual(["A"]);
-    expect(refusal(world.lock("A", { objects: ["z"] })).code).toBe("lost");
+    expect(refusal(world.lock("A", { objects: ["z"] })).code).toBe("notfound");
     expect(refusal(world.renew("A", 0, { tokens: [] })).code).toBe("lost");
     world.advance(1_500);
     expect(world.table.statistics().sessions).toBe(1);
@@ -172,7 +172,7 @@ describe("kick", () => {
     expect(world.step({ kind: "kick", session: "A", reason: "stuck", by: "admin" })).toEqual({ kind: "kicked", tickets: 2 });
     expect(world.effects).toEqual([
       { kind: "unlocking", session: "A", request: "r1", token: grant.token, leftMs: 800, reason: "kicked" },
-      expect.objectContaining({ kind: "lockfailed", request: "r2", code: "lost", message: "the session was kicked by admin: stuck" }),
+      expect.objectContaining({ kind: "lockfailed", request: "r2", code: "cancelled", message: "the session was kicked by admin: stuck" }),
     ]);
     expect(world.events.filter((event) => event.event === "kicked")).toHaveLength(2);
     expect(refusal(world.openWith("A", { generation: 2 })).code).toBe("denied");
