@@ -8,8 +8,11 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 const PREFIX = "LOCKD_";
 
-/** What `exec` gives to its child; they configure nothing, so that nesting works. */
-const CHILD_VARIABLES = new Set(["LOCKD_OBJECT", "LOCKD_TOKEN", "LOCKD_HANDLE", "LOCKD_DEADLINE"]);
+/**
+ * Variables that configure nothing here: what `exec` gives to its child, so that nesting works, and what
+ * install.sh reads, which may still be set in the shell that starts lockd next.
+ */
+const FOREIGN_VARIABLES = new Set(["LOCKD_OBJECT", "LOCKD_TOKEN", "LOCKD_HANDLE", "LOCKD_DEADLINE", "LOCKD_DOWNLOAD_URL"]);
 
 /** `log-level` is LOCKD_LOG_LEVEL; null when the option has no variable. */
 export function variableOf(spec: OptionSpec): string | null {
@@ -27,7 +30,7 @@ export function variableText(spec: OptionSpec, environment: Environment): string
 export function unknownVariables(environment: Environment, specs: readonly OptionSpec[]): string[] {
   const known = new Set(specs.map(variableOf));
   return Object.keys(environment)
-    .filter((name) => name.startsWith(PREFIX) && !known.has(name) && !CHILD_VARIABLES.has(name))
+    .filter((name) => name.startsWith(PREFIX) && !known.has(name) && !FOREIGN_VARIABLES.has(name))
     .sort();
 }
 

@@ -161,6 +161,10 @@ describe("the environment", () => {
     expect((await load({ environment })).file).toBeNull();
   });
 
+  test("may hold the address that install.sh took lockd from", async () => {
+    expect((await load({ environment: { LOCKD_DOWNLOAD_URL: "http://127.0.0.1:1/" } })).file).toBeNull();
+  });
+
   test("asks plugins that are not loaded only when a variable is not known otherwise", async () => {
     let asked = 0;
     const others = {
