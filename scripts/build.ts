@@ -1,8 +1,12 @@
 /** Builds dist/lockd for this machine and proves that the artifact starts (npm run build). */
-import { rmSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { buildExecutable, cleanEnvironment } from "./compile.ts";
 
-rmSync("dist", { recursive: true, force: true });
+mkdirSync("dist", { recursive: true });
+for (const name of readdirSync("dist")) {
+  // maps of earlier builds pile up; releases were made to be kept
+  if (name !== "release") rmSync(`dist/${name}`, { recursive: true, force: true });
+}
 await buildExecutable({ outfile: "dist/lockd" });
 
 const smoke = Bun.spawnSync(["dist/lockd", "__smoke"], { env: cleanEnvironment(), stdout: "pipe", stderr: "inherit" });

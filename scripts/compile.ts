@@ -12,7 +12,8 @@ export function cleanEnvironment(): Record<string, string> {
 
 export const version: string = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")).version;
 
-export async function buildExecutable(options: { outfile: string; target?: string }): Promise<void> {
+/** Builds `outfile`; for another platform than this one with its target name and the bun executable of it. */
+export async function buildExecutable(options: { outfile: string; cross?: { target: string; runtime: string } }): Promise<void> {
   const workers = [...new Bun.Glob("{src,plugins}/**/*.worker.ts").scanSync(".")].sort();
   const command = [
     process.execPath,
@@ -32,7 +33,8 @@ export async function buildExecutable(options: { outfile: string; target?: strin
     "--no-compile-autoload-dotenv",
     "--define",
     `LOCKD_VERSION=${JSON.stringify(version)}`,
-    ...(options.target === undefined ? [] : [`--target=${options.target}`]),
+    // given the runtime, the build downloads nothing by itself
+    ...(options.cross === undefined ? [] : [`--target=${options.cross.target}`, `--compile-executable-path=${options.cross.runtime}`]),
     "bin/lockd.ts",
     ...workers,
     "--outfile",
