@@ -116,10 +116,6 @@ function holderFields(holder: Holder): readonly unknown[] {
 
 /** The inverse of encodeEvents. Throws `corrupt` when the bytes are not such a chunk. */
 export function decodeEvents(data: Uint8Array): LockEvent[] {
-  const corrupt = (): LockdError =>
-    new LockdError("corrupt", "read lock history: a chunk of the event stream is malformed", {
-      hint: "restore the data directory from a backup, or remove it to start anew",
-    });
   let rows: unknown;
   try {
     rows = decode(data);
@@ -127,38 +123,54 @@ export function decodeEvents(data: Uint8Array): LockEvent[] {
     throw corrupt();
   }
   if (!Array.isArray(rows)) throw corrupt();
-  return rows.map((row: unknown): LockEvent => {
-    if (!Array.isArray(row) || row.length < 12) throw corrupt();
-    const [id, wallMs, kindIndex, object, ticket, modeIndex, session, holder, token, waitedMs, heldMs, reason]: unknown[] = row;
-    const kind = typeof kindIndex === "number" ? KINDS[kindIndex] : undefined;
-    const mode = typeof modeIndex === "number" ? MODES[modeIndex] : undefined;
-    if (
-      typeof id !== "number" || typeof wallMs !== "number" || kind === undefined || mode === undefined ||
-      typeof object !== "string" || typeof ticket !== "string" || typeof session !== "string" || !Array.isArray(holder)
-    ) {
-      throw corrupt();
-    }
-    const [name, host, pid, program, address, commandLine]: unknown[] = holder;
-    return {
-      id,
-      wallMs,
-      event: kind,
-      object,
-      ticket,
-      mode,
-      session,
-      holder: {
-        name: String(name),
-        host: String(host),
-        pid: Number(pid),
-        program: String(program),
-        address: String(address),
-        ...(typeof commandLine === "string" ? { commandLine } : {}),
-      },
-      ...(typeof token === "number" ? { token } : {}),
-      ...(typeof waitedMs === "number" ? { waitedMs } : {}),
-      ...(typeof heldMs === "number" ? { heldMs } : {}),
-      ...(typeof reason === "string" ? { reason } : {}),
-    };
+  return rows.map(decodeEvent);
+}
+
+const corrupt = (): LockdError =>
+  new LockdError("corrupt", "read lock history: a chunk of the event stream is malformed", {
+    hint: "restore the data directory from a backup, or remove it to start anew",
   });
+
+function decodeEvent(row: unknown): LockEvent {
+  if (!Array.isArray(row) || row.length < 12) throw corrupt();
+  const [id, wallMs, kindIndex, object, ticket, modeIndex, session, holder, token, waitedMs, heldMs, reason]: unknown[] = row;
+  const event = typeof kindIndex === "number" ? KINDS[kindIndex] : undefined;
+  const mode = typeof modeIndex === "number" ? MODES[modeIndex] : undefined;
+  if (event === undefined || mode === undefined) throw corrupt();
+  return {
+    id: integer(id),
+    wallMs: number(wallMs),
+    event,
+    object: text(object),
+    ticket: text(ticket),
+    mode,
+    session: text(session),
+    holder: decodeHolder(holder),
+    ...(token === null ? {} : { token: integer(token) }),
+    ...(waitedMs === null ? {} : { waitedMs: number(waitedMs) }),
+    ...(heldMs === null ? {} : { heldMs: number(heldMs) }),
+    ...(reason === null ? {} : { reason: text(reason) }),
+  };
+}
+
+function decodeHolder(row: unknown): Holder {
+  if (!Array.isArray(row) || row.length < 6) throw corrupt();
+  const [name, host, pid, program, address, commandLine]: unknown[] = row;
+  const holder = { name: text(name), host: text(host), pid: integer(pid), program: text(program), address: text(address) };
+  return commandLine === null ? holder : { ...holder, commandLine: text(commandLine) };
+}
+
+function text(value: unknown): string {
+  if (typeof value !== "string") throw corrupt();
+  return value;
+}
+
+function number(value: unknown): number {
+  if (typeof value !== "number" || !Number.isFinite(value)) throw corrupt();
+  return value;
+}
+
+function integer(value: unknown): number {
+  if (typeof value !== "number" || !Number.isSafeInteger(value)) throw corrupt();
+  return value;
 }

@@ -221,7 +221,11 @@ export async function startedEngine(sessions: readonly string[] = [], options: E
   return world;
 }
 
+/** nobody asks who a client is */
+const UNASKED = { principal: { name: "", by: "nothing" } } as const;
+
 const IDENTITY: PeerIdentity = {
+  ...UNASKED,
   role: "client", name: "ann", host: "desk", pid: 77, program: "job", software: "1", features: [], address: "192.0.2.7:1234",
 };
 
