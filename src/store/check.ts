@@ -7,10 +7,11 @@ import { existsSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { LockdError } from "../errors.ts";
 import { lockDirectory, type DirectoryLock } from "./directory-lock.ts";
-import { scanWalFile, STORE_FILE } from "./directory.ts";
+import { checkHeader, scanWalFile, STORE_FILE } from "./directory.ts";
 import { checkFormat, connectReadOnly, readDirectoryId } from "./schema.ts";
 import { openErrorOf } from "./sqlite-errors.ts";
-import { checkFoldedStreams, corrupt, readFoldedRecords, readJournalOperations } from "./tables.ts";
+import { corrupt, readFoldedRecords, readFoldedStream, readJournalOperations } from "./tables.ts";
+import { namesInTotals } from "./totals.ts";
 
 export interface StoreReport {
   path: string;
@@ -22,9 +23,9 @@ export interface StoreReport {
   tailTorn: boolean;
   /** changes in the journal that are not in the tables yet */
   journalChanges: number;
-  /** rows of the tables */
+  /** what is in the tables */
   records: number;
-  streamRows: number;
+  streamPieces: number;
   bytes: number;
 }
 
@@ -37,6 +38,7 @@ export function checkStore(directory: string): StoreReport {
   requireStore(path);
   const lock = lockToRead(directory);
   try {
+    if (lock !== null) checkHeader(path);
     const tailTorn = lock !== null && scanWalFile(path).kind === "torn";
     return checkDatabase(path, { inUse: lock === null, tailTorn });
   } finally {
@@ -66,14 +68,17 @@ export function checkDatabase(path: string, state: { inUse: boolean; tailTorn: b
     quickCheck(database, path);
     let journalChanges = 0;
     for (const _ of readJournalOperations(database, path)) journalChanges += 1;
+    const names = namesOf(database);
     let records = 0;
-    let streamRows = 0;
-    for (const namespace of namespacesOf(database)) {
+    for (const namespace of names.namespaces) {
       for (const _ of readFoldedRecords(database, path, namespace)) records += 1;
-      streamRows += checkFoldedStreams(database, path, namespace);
+    }
+    let streamPieces = 0;
+    for (const { namespace, stream } of names.streams) {
+      for (const _ of readFoldedStream(database, path, { namespace, stream, fromId: 0 })) streamPieces += 1;
     }
     const directoryId = readDirectoryId(database, path);
-    return { path, directoryId, formatVersion, ...state, journalChanges, records, streamRows, bytes: statSync(path).size };
+    return { path, directoryId, formatVersion, ...state, journalChanges, records, streamPieces, bytes: statSync(path).size };
   } catch (error) {
     throw openErrorOf(path, error);
   } finally {
@@ -88,13 +93,11 @@ function quickCheck(database: Database, path: string): void {
   if (faults.length > 0) throw corrupt(path, faults.join("; "));
 }
 
-/** Namespaces that have rows, and those that should have. */
-function namespacesOf(database: Database): string[] {
-  const rows = database
-    .query<{ namespace: string }, []>(
-      `SELECT namespace FROM record UNION SELECT namespace FROM stream
-        UNION SELECT substr(key, 15) FROM meta WHERE key LIKE 'digest record %' OR key LIKE 'digest stream %'`,
-    )
-    .all();
-  return rows.map((row) => row.namespace);
+/** Namespaces and streams that have rows, and those that should have. */
+function namesOf(database: Database): ReturnType<typeof namesInTotals> {
+  const { namespaces, streams } = namesInTotals(database);
+  const recorded = database.query<{ namespace: string }, []>("SELECT DISTINCT namespace FROM record").all();
+  const streamed = database.query<{ namespace: string; stream: string }, []>("SELECT DISTINCT namespace, name AS stream FROM stream").all();
+  const unknown = streamed.filter((one) => !streams.some((other) => other.namespace === one.namespace && other.stream === one.stream));
+  return { namespaces: [...new Set([...namespaces, ...recorded.map((row) => row.namespace)])], streams: [...streams, ...unknown] };
 }

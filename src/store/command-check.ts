@@ -10,7 +10,7 @@ export const storeCheck: CommandModule = {
       ...(report.tailTorn ? ["the log ends in an unfinished transaction, which the next start cuts"] : []),
     ];
     for (const note of notes) out.note(note);
-    const contents = `${report.records} records, ${report.streamRows} stream rows, ${report.journalChanges} changes in the journal`;
+    const contents = `${report.records} records, ${report.streamPieces} stream entries, ${report.journalChanges} changes in the journal`;
     await out.result({ ok: true, ...report }, `ok: ${report.path}, format ${report.formatVersion}, ${contents}`);
     return 0;
   },

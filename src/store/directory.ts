@@ -2,13 +2,18 @@
  * The data directory as files: making it, its lock, and the state of the write-ahead log in it before
  * SQLite may look. Knows nothing of tables.
  */
-import { closeSync, existsSync, fsyncSync, ftruncateSync, mkdirSync, openSync, readFileSync, statSync } from "node:fs";
+import { closeSync, existsSync, fsyncSync, ftruncateSync, mkdirSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { LockdError } from "../errors.ts";
 import { REPAIR_HINT } from "./sqlite-errors.ts";
 import { scanWal, type WalFinding } from "./wal-scan.ts";
 
 export const STORE_FILE = "lockd.sqlite";
+
+/** The header of a database, and where in it the write and read versions of the format stand ("Database File Format" §1.3.3). */
+const HEADER_BYTES = 100;
+const MAGIC = "SQLite format 3\0";
+const FORMAT_VERSIONS_AT = 18;
 
 /** Creates the directory (0700) if it is missing. Throws LockdError `config`. */
 export function makeDirectory(directory: string): void {
@@ -37,6 +42,28 @@ export function makeFile(path: string): boolean {
       cause: error,
     });
   }
+}
+
+/**
+ * Throws LockdError `corrupt` when the file's header asks for a newer SQLite: SQLite itself would only refuse
+ * to write, and later. Must not be called while this process has the database open: closing a descriptor of
+ * it drops SQLite's locks.
+ */
+export function checkHeader(path: string): void {
+  const header = new Uint8Array(HEADER_BYTES);
+  const descriptor = openSync(path, "r");
+  try {
+    if (readSync(descriptor, header, 0, HEADER_BYTES, 0) < HEADER_BYTES) return;
+  } finally {
+    closeSync(descriptor);
+  }
+  // What is no database at all, SQLite tells.
+  if (!Buffer.from(header).toString("latin1").startsWith(MAGIC)) return;
+  const versions = header.subarray(FORMAT_VERSIONS_AT, FORMAT_VERSIONS_AT + 2);
+  if (versions.every((version) => version === 1 || version === 2)) return;
+  throw new LockdError("corrupt", `open store ${path}: its header names file format ${versions.join("/")}, which SQLite does not know`, {
+    hint: REPAIR_HINT,
+  });
 }
 
 /** Makes the names in the directory of `path` durable. */

@@ -1,14 +1,14 @@
 /**
- * Moves pending changes from the journal into the tables, a bounded slice at a time. Owns the digests
- * and the rows of the tables; the journal's own rows are written elsewhere.
+ * Moves pending changes from the journal into the tables, a bounded slice at a time. Owns the rows of
+ * the tables; the journal's own rows are written elsewhere.
  */
 import type { Database } from "bun:sqlite";
 import { assert } from "../errors.ts";
-import { checksumOf, Digest, recordPlace, streamPlace } from "./checksum.ts";
+import { checksumOf, recordPlace, streamPlace } from "./checksum.ts";
 import { packPieces, type Piece } from "./codec.ts";
 import type { Pending, PendingChange } from "./pending.ts";
 import { writeMeta } from "./schema.ts";
-import { digestKey, readDigest } from "./tables.ts";
+import { Totals } from "./totals.ts";
 
 /** Bounds of one slice: what a waiting commit may be delayed by. */
 export interface SliceBounds {
@@ -24,16 +24,14 @@ const ROW_BYTES_MAX = 32_768;
 
 export class Folder {
   readonly #database: Database;
-  readonly #path: string;
   readonly #pending: Pending;
-  /** as of the last committed slice */
-  readonly #digests = new Map<string, Digest>();
+  readonly #totals: Totals;
   readonly #statements;
 
   constructor(database: Database, path: string, pending: Pending) {
     this.#database = database;
-    this.#path = path;
     this.#pending = pending;
+    this.#totals = new Totals(database, path);
     this.#statements = prepare(database);
   }
 
@@ -44,27 +42,27 @@ export class Folder {
    */
   fold(seqNewest: number, bounds: SliceBounds): void {
     const slice: PendingChange[] = [];
-    const digests = new Map<string, Digest>();
     const database = this.#database;
     database.run("BEGIN IMMEDIATE");
     try {
-      this.#apply(slice, digests, bounds);
-      for (const [key, digest] of digests) writeMeta(database, key, digest.toString());
+      this.#apply(slice, bounds);
+      this.#totals.write();
       const folded = this.#foldedAfter(slice, seqNewest);
       this.#statements.deleteJournal.run(folded);
       writeMeta(database, "folded", String(folded));
       database.run("COMMIT");
     } catch (error) {
+      this.#totals.discard();
       if (database.inTransaction) database.run("ROLLBACK");
       throw error;
     }
     this.#pending.remove(slice);
-    for (const [key, digest] of digests) this.#digests.set(key, digest);
+    this.#totals.accept();
   }
 
-  #apply(slice: PendingChange[], digests: Map<string, Digest>, bounds: SliceBounds): void {
+  #apply(slice: PendingChange[], bounds: SliceBounds): void {
     const deadlineMs = performance.now() + bounds.ms;
-    const row = new StreamRow((namespace, stream, pieces) => this.#insertPieces(namespace, stream, pieces, digests));
+    const row = new StreamRow((namespace, stream, pieces) => this.#insertPieces(namespace, stream, pieces));
     for (const change of this.#pending.changes()) {
       if (slice.length >= bounds.changesMax || (slice.length % 16 === 15 && performance.now() > deadlineMs)) break;
       slice.push(change);
@@ -73,9 +71,9 @@ export class Folder {
         row.add(operation.namespace, operation.stream, operation);
       } else if (operation.kind === "trim") {
         row.flush();
-        this.#trim(operation.namespace, operation.stream, operation.throughId, digests);
+        this.#trim(operation.namespace, operation.stream, operation.throughId);
       } else {
-        this.#setRecord(operation.namespace, operation.key, operation.kind === "set" ? operation.value : null, digests);
+        this.#setRecord(operation.namespace, operation.key, operation.kind === "set" ? operation.value : null);
       }
     }
     row.flush();
@@ -95,10 +93,10 @@ export class Folder {
     return seqNewest;
   }
 
-  #setRecord(namespace: string, key: string, value: Uint8Array | null, digests: Map<string, Digest>): void {
+  #setRecord(namespace: string, key: string, value: Uint8Array | null): void {
     const before = this.#statements.selectRecord.get(namespace, key);
     if (value === null && before === null) return;
-    const digest = this.#digest("record", namespace, digests);
+    const digest = this.#totals.digest(namespace);
     if (before !== null) digest.remove(before.checksum);
     if (value === null) {
       this.#statements.deleteRecord.run(namespace, key);
@@ -109,34 +107,26 @@ export class Folder {
     this.#statements.setRecord.run(namespace, key, value, checksum);
   }
 
-  #insertPieces(namespace: string, stream: string, unfolded: readonly Piece[], digests: Map<string, Digest>): void {
+  #insertPieces(namespace: string, stream: string, unfolded: readonly Piece[]): void {
     // After a restart, a journal row of which a part had been folded is pending again as a whole.
-    const end = this.#statements.endOfStream.get(namespace, stream)?.last ?? -1;
-    const pieces = unfolded.filter((piece) => piece.lastId > end);
-    const first = pieces[0]?.firstId;
-    const last = pieces.at(-1)?.lastId;
-    if (first === undefined || last === undefined) return;
+    const range = this.#totals.range(namespace, stream);
+    const pieces = unfolded.filter((piece) => piece.lastId > (range?.lastId ?? -1));
+    const firstId = pieces[0]?.firstId;
+    const lastId = pieces.at(-1)?.lastId;
+    if (firstId === undefined || lastId === undefined) return;
     const data = packPieces(pieces);
-    const checksum = checksumOf(streamPlace(namespace, stream, first), data);
-    this.#digest("stream", namespace, digests).add(checksum);
-    this.#statements.insertStream.run(namespace, stream, first, last, data, checksum);
+    const checksum = checksumOf(streamPlace(namespace, stream, firstId), data);
+    this.#statements.insertStream.run(namespace, stream, firstId, lastId, data, checksum);
+    // Where all was trimmed away, the stream may go on anywhere.
+    const empty = range === null || range.firstId > range.lastId;
+    this.#totals.setRange(namespace, stream, { firstId: empty ? firstId : range.firstId, lastId });
   }
 
-  #trim(namespace: string, stream: string, throughId: number, digests: Map<string, Digest>): void {
-    for (const { checksum } of this.#statements.trimStream.all(namespace, stream, throughId)) {
-      this.#digest("stream", namespace, digests).remove(checksum);
-    }
-  }
-
-  /** The digest as this slice changes it. */
-  #digest(table: "record" | "stream", namespace: string, digests: Map<string, Digest>): Digest {
-    const key = digestKey(table, namespace);
-    const changed = digests.get(key);
-    if (changed !== undefined) return changed;
-    const before = this.#digests.get(key) ?? readDigest(this.#database, this.#path, key);
-    const copy = new Digest(before.count, before.sum);
-    digests.set(key, copy);
-    return copy;
+  #trim(namespace: string, stream: string, throughId: number): void {
+    const range = this.#totals.range(namespace, stream);
+    if (range === null || this.#statements.trimStream.run(namespace, stream, throughId).changes === 0) return;
+    const firstId = this.#statements.startOfStream.get(namespace, stream)?.first ?? range.lastId + 1;
+    this.#totals.setRange(namespace, stream, { firstId, lastId: range.lastId });
   }
 }
 
@@ -182,11 +172,11 @@ function prepare(database: Database) {
     insertStream: database.query<never, [string, string, number, number, Uint8Array, number]>(
       "INSERT INTO stream (namespace, name, first, last, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     ),
-    endOfStream: database.query<{ last: number }, [string, string]>(
-      "SELECT last FROM stream WHERE namespace = ?1 AND name = ?2 ORDER BY first DESC LIMIT 1",
+    startOfStream: database.query<{ first: number }, [string, string]>(
+      "SELECT first FROM stream WHERE namespace = ?1 AND name = ?2 ORDER BY first LIMIT 1",
     ),
-    trimStream: database.query<{ checksum: number }, [string, string, number]>(
-      "DELETE FROM stream WHERE namespace = ?1 AND name = ?2 AND last <= ?3 RETURNING checksum",
+    trimStream: database.query<never, [string, string, number]>(
+      "DELETE FROM stream WHERE namespace = ?1 AND name = ?2 AND last <= ?3",
     ),
     deleteJournal: database.query<never, [number]>("DELETE FROM journal WHERE seq <= ?1"),
   };

@@ -27,6 +27,7 @@ const MIGRATIONS: readonly ((database: Database) => void)[] = [
         data BLOB NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (namespace, name, first)) WITHOUT ROWID`,
     );
     writeMeta(database, "folded", "0");
+    writeMeta(database, "newest", "0");
   },
 ];
 

@@ -7,7 +7,7 @@ import { randomBytes } from "node:crypto";
 import { join, resolve } from "node:path";
 import { asLockdError, assert } from "../errors.ts";
 import type { Logger } from "../observe/types.ts";
-import { cutWalFile, makeDirectory, makeFile, scanWalFile, STORE_FILE, syncDirectoryOf } from "./directory.ts";
+import { checkHeader, cutWalFile, makeDirectory, makeFile, scanWalFile, STORE_FILE, syncDirectoryOf } from "./directory.ts";
 import { lockDirectoryOrThrow, type DirectoryLock } from "./directory-lock.ts";
 import { connectReadOnly, openDatabase } from "./schema.ts";
 import { openErrorOf } from "./sqlite-errors.ts";
@@ -81,6 +81,7 @@ export async function openStore(options: StoreOptions): Promise<OpenedStore> {
 function prepareFiles(path: string, logger: Logger | undefined): boolean {
   const finding = scanWalFile(path);
   if (makeFile(path)) syncDirectoryOf(path);
+  else checkHeader(path);
   if (finding.kind !== "torn") return false;
   cutWalFile(path, finding.endBytes);
   logger?.warn("store tail cut", { path, frames: finding.frames, endBytes: finding.endBytes });

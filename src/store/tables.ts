@@ -8,15 +8,18 @@ import { checksumOf, Digest, journalChecksum, recordPlace, streamPlace } from ".
 import { unpack, unpackPieces, type Operation, type Piece } from "./codec.ts";
 import { readMeta } from "./schema.ts";
 import { REPAIR_HINT } from "./sqlite-errors.ts";
+import { readDigest, readRange } from "./totals.ts";
 import type { StreamAppend } from "./types.ts";
 
 export const corrupt = (path: string, detail: string, cause?: unknown): LockdError =>
   new LockdError("corrupt", `read store ${path}: ${detail}`, { hint: REPAIR_HINT, cause });
 
 /** Number of the last journal row whose changes are in the tables; the journal goes on with the next. */
-export function readFolded(database: Database, path: string): number {
-  const text = readMeta(database, path, "folded");
-  if (text === null || !/^\d{1,15}$/.test(text)) throw corrupt(path, "value folded is missing or altered");
+export const readFolded = (database: Database, path: string): number => readSeq(database, path, "folded");
+
+function readSeq(database: Database, path: string, key: "folded" | "newest"): number {
+  const text = readMeta(database, path, key);
+  if (text === null || !/^\d{1,15}$/.test(text)) throw corrupt(path, `value ${key} is missing or altered`);
   return Number(text);
 }
 
@@ -39,6 +42,8 @@ export function* readJournal(database: Database, path: string): Generator<Journa
     yield { seq: row.seq, data: row.data };
     expected += 1;
   }
+  const newest = readSeq(database, path, "newest");
+  if (expected <= newest) throw corrupt(path, `journal row ${expected} is missing, and all up to ${newest}`);
 }
 
 /** The operations of the journal in order; an unreadable row is `corrupt` and named. */
@@ -50,17 +55,6 @@ export function* readJournalOperations(database: Database, path: string): Genera
       throw corrupt(path, `journal row ${row.seq} cannot be read`, error);
     }
   }
-}
-
-export const digestKey = (table: "record" | "stream", namespace: string): string => `digest ${table} ${namespace}`;
-
-/** The digest that the table's rows of a namespace must have. */
-export function readDigest(database: Database, path: string, key: string): Digest {
-  const text = readMeta(database, path, key);
-  if (text === null) return new Digest();
-  const digest = Digest.parse(text);
-  if (digest === null) throw corrupt(path, `value ${key} cannot be read`);
-  return digest;
 }
 
 /** All records of a namespace, in any order: the table's rows, overlaid by the journal. */
@@ -92,7 +86,9 @@ export function* readFoldedRecords(database: Database, path: string, namespace: 
     digest.add(checksum);
     yield [key, value];
   }
-  requireDigest(database, path, digestKey("record", namespace), digest);
+  const expected = readDigest(database, path, namespace);
+  if (expected.equals(digest)) return;
+  throw corrupt(path, `${namespace} should have ${expected.count} records, ${digest.count} are there, or some were exchanged`);
 }
 
 /** The pieces of a stream that may hold ids from `fromId` on, in order and without a gap. */
@@ -121,18 +117,13 @@ export function* readStream(
   }
 }
 
-/** The last id of a stream, null when it holds none. */
+/** The last id of a stream, null when it never had one. */
 export function readStreamEnd(
   database: Database,
   path: string,
   { namespace, stream }: { namespace: string; stream: string },
 ): number | null {
-  const row = database
-    .query<{ last: number }, [string, string]>(
-      "SELECT last FROM stream WHERE namespace = ?1 AND name = ?2 ORDER BY first DESC LIMIT 1",
-    )
-    .get(namespace, stream);
-  let end = row?.last ?? null;
+  let end = readRange(database, path, namespace, stream)?.lastId ?? null;
   for (const operation of readJournalOperations(database, path)) {
     const ours = operation.kind === "append" && operation.namespace === namespace && operation.stream === stream;
     if (ours) end = Math.max(end ?? 0, operation.lastId);
@@ -140,22 +131,38 @@ export function readStreamEnd(
   return end;
 }
 
-function* readFoldedStream(
+/** The pieces of the table's rows from the one on that holds `fromId`; all rows that should be there are. */
+export function* readFoldedStream(
   database: Database,
   path: string,
   { namespace, stream, fromId }: { namespace: string; stream: string; fromId: number },
 ): Generator<Piece> {
+  const range = readRange(database, path, namespace, stream) ?? { firstId: 0, lastId: -1 };
   const query = database.query<StreamRow, [string, string, number]>(
-    `SELECT name, first, last, data, checksum FROM stream
+    `SELECT first, last, data, checksum FROM stream
       WHERE namespace = ?1 AND name = ?2
         AND first >= coalesce((SELECT max(first) FROM stream WHERE namespace = ?1 AND name = ?2 AND first <= ?3), 0)
       ORDER BY first`,
   );
-  for (const row of query.iterate(namespace, stream, fromId)) yield* piecesOf(row, path, namespace);
+  // The first row may begin before the id that is asked for; each further one goes on where the last ended.
+  let expected = Math.max(fromId, range.firstId);
+  let followsRow = false;
+  for (const row of query.iterate(namespace, stream, fromId)) {
+    if (followsRow ? row.first !== expected : row.first > expected) throw broken(row.first);
+    if (row.last > range.lastId) throw broken(row.first);
+    yield* piecesOf(row, path, namespace, stream);
+    expected = row.last + 1;
+    followsRow = true;
+  }
+  if (expected <= range.lastId) throw broken(null);
+
+  function broken(found: number | null): LockdError {
+    const goesOn = found === null ? "ends" : `goes on with ${found}`;
+    return corrupt(path, `stream ${stream} of ${namespace} should go on with ${expected}, up to ${range.lastId}, but ${goesOn}`);
+  }
 }
 
 interface StreamRow {
-  name: string;
   first: number;
   last: number;
   data: Uint8Array;
@@ -163,35 +170,14 @@ interface StreamRow {
 }
 
 /** The pieces in a row of the stream table. Throws LockdError `corrupt` when the row was altered. */
-function piecesOf(row: StreamRow, path: string, namespace: string): Piece[] {
-  const altered = `stream ${row.name} of ${namespace} was altered at ${row.first}`;
-  if (!(row.data instanceof Uint8Array) || checksumOf(streamPlace(namespace, row.name, row.first), row.data) !== row.checksum) {
+function piecesOf(row: StreamRow, path: string, namespace: string, stream: string): Piece[] {
+  const altered = `stream ${stream} of ${namespace} was altered at ${row.first}`;
+  if (!(row.data instanceof Uint8Array) || checksumOf(streamPlace(namespace, stream, row.first), row.data) !== row.checksum) {
     throw corrupt(path, altered);
   }
   const pieces = [...unpackPieces(row.data)];
   if (pieces[0]?.firstId !== row.first || pieces.at(-1)?.lastId !== row.last) throw corrupt(path, altered);
   return pieces;
-}
-
-/** Checks every row of the stream table of a namespace, and all of them together. */
-export function checkFoldedStreams(database: Database, path: string, namespace: string): number {
-  const digest = new Digest();
-  const query = database.query<StreamRow, [string]>(
-    "SELECT name, first, last, data, checksum FROM stream WHERE namespace = ? ORDER BY name, first",
-  );
-  for (const row of query.iterate(namespace)) {
-    piecesOf(row, path, namespace);
-    digest.add(row.checksum);
-  }
-  requireDigest(database, path, digestKey("stream", namespace), digest);
-  return digest.count;
-}
-
-function requireDigest(database: Database, path: string, key: string, found: Digest): void {
-  const expected = readDigest(database, path, key);
-  if (!expected.equals(found)) {
-    throw corrupt(path, `${key} does not match: ${expected.count} rows should be there, ${found.count} are, or some were exchanged`);
-  }
 }
 
 function* chain<T>(first: Iterable<T>, second: Iterable<T>): Generator<T> {

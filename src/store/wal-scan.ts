@@ -70,21 +70,16 @@ function commitsWithoutHeader(log: Log): number {
   return (firstValid && log.isCommit(0) ? 1 : 0) + countCommits(log, 0, first);
 }
 
-/** Commit frames behind the bad frame that verify from what their predecessor stores, or should store. */
+/**
+ * Commit frames behind the bad frame that verify from the checksum that their predecessor stores. For the
+ * next frame, that which it should store counts too: it may be all that was altered.
+ */
 function countCommits(log: Log, bad: number, chainOfBad: Checksum): number {
   let count = 0;
-  let computed = chainOfBad;
   for (let frame = bad + 1; frame < log.frames; frame++) {
-    if (!log.sameCycle(frame)) {
-      // Checksumming stops mattering here: the next frame is verified from what this one stores.
-      computed = log.storedChecksum(frame);
-      continue;
-    }
-    const stored = log.storedChecksum(frame);
-    const fromStored = log.chain(frame, log.storedChecksum(frame - 1));
-    const valid = equal(fromStored, stored) || equal(log.chain(frame, computed), stored);
-    if (valid && log.isCommit(frame) && log.pageNumber(frame) > 0) count += 1;
-    computed = valid ? stored : fromStored;
+    if (!log.sameCycle(frame) || !log.isCommit(frame) || log.pageNumber(frame) === 0) continue;
+    const seeds = frame === bad + 1 ? [log.storedChecksum(bad), chainOfBad] : [log.storedChecksum(frame - 1)];
+    if (seeds.some((seed) => equal(log.chain(frame, seed), log.storedChecksum(frame)))) count += 1;
   }
   return count;
 }

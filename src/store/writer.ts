@@ -8,7 +8,7 @@ import { assert, LockdError } from "../errors.ts";
 import { journalChecksum } from "./checksum.ts";
 import { Folder, SLICE, SLICE_PRESSED } from "./folder.ts";
 import { Pending } from "./pending.ts";
-import { connect } from "./schema.ts";
+import { connect, writeMeta } from "./schema.ts";
 import { isFull, openErrorOf, writeErrorOf } from "./sqlite-errors.ts";
 import { corrupt, readFolded, readJournal } from "./tables.ts";
 
@@ -141,6 +141,7 @@ export class Writer {
   close(): void {
     try {
       while (this.#journalBytes > FOLD_BOUNDS.busy.stopBytes) this.#foldSlice();
+      this.#noteNewest();
       this.#database.run("PRAGMA wal_checkpoint(TRUNCATE)");
     } catch (error) {
       this.#rollBack();
@@ -202,7 +203,16 @@ export class Writer {
     if (this.#frames < this.#framesAtCheckpoint) this.#framesAtCheckpoint = 0;
   }
 
+  /**
+   * Before journal rows leave the log, whose frames have checksums, for pages that have none: from then on a
+   * reader knows up to where they must be there.
+   */
+  #noteNewest(): void {
+    writeMeta(this.#database, "newest", String(this.#seq));
+  }
+
   #checkpointLog(): void {
+    this.#noteNewest();
     const state = this.#checkpoint.get();
     assert(state !== null, "a checkpoint answers a row");
     // A reader (a backup) may keep the log from beginning anew: then it is tried again that many frames later.
@@ -224,11 +234,14 @@ export class Writer {
     try {
       const sizeBytes = fstatSync(descriptor).size;
       const moreBytes = Math.min(EXTEND_BYTES, WAL_BYTES - sizeBytes);
-      if (moreBytes > 0) {
-        writeSync(descriptor, new Uint8Array(moreBytes), 0, moreBytes, sizeBytes);
-        fdatasyncSync(descriptor);
-      }
-      this.#walExtended = sizeBytes + moreBytes >= WAL_BYTES;
+      this.#walExtended = moreBytes <= 0;
+      if (moreBytes <= 0) return;
+      writeSync(descriptor, new Uint8Array(moreBytes), 0, moreBytes, sizeBytes);
+      fdatasyncSync(descriptor);
+    } catch (error) {
+      // A quota may be used up although the file system has room.
+      if (!isOutOfSpace(error)) throw error;
+      this.#walExtended = true;
     } finally {
       closeSync(descriptor);
     }
@@ -238,6 +251,9 @@ export class Writer {
     if (this.#database.inTransaction) this.#database.run("ROLLBACK");
   }
 }
+
+const isOutOfSpace = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && (error.code === "ENOSPC" || error.code === "EDQUOT");
 
 /** Opens the writer; apart from the class so that the worker can tell its failures from others. */
 export function openWriter(path: string): Writer {

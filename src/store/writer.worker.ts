@@ -36,9 +36,7 @@ function handle(request: WriterRequest): void {
       break;
     case "close":
       if (idleTimer !== null) clearTimeout(idleTimer);
-      if (failure === null) writer?.close();
-      writer = null;
-      answer({ kind: "closed" });
+      close();
       break;
   }
 }
@@ -60,6 +58,17 @@ function commit(id: number, group: Uint8Array): void {
   answer({ kind: "committed", id, walBytes: writer.walBytes });
   writer.committed(group);
   scheduleMaintenance();
+}
+
+/** Answers `closed` whatever happens: the other side waits for it. */
+function close(): void {
+  try {
+    if (failure === null) writer?.close();
+  } catch (error) {
+    fail(error);
+  }
+  writer = null;
+  answer({ kind: "closed" });
 }
 
 /** Maintenance goes in small pieces with a turn of the loop after each, so that a commit waits for one at most. */

@@ -60,8 +60,8 @@ describe("a group", () => {
       expect(() => packer.add("other", malformed)).toThrow("assertion failed");
       expect(packer.bytes).toBe(before);
     }
-    packer.add("lock", { changes: [unset("c")] });
-    expect([...unpack(packer.take())].map((operation) => operation.namespace)).toEqual(["lock", "lock"]);
+    packer.add("other", { changes: [unset("c")] });
+    expect([...unpack(packer.take())].map((operation) => operation.namespace)).toEqual(["lock", "other"]);
   });
 
   test("cut, altered or made up is refused as corrupt or read as something else, but never crashes", () => {

@@ -16,6 +16,7 @@ class Committer {
   readonly process: Subprocess<"ignore", "pipe", "inherit">;
   readonly lines: string[] = [];
   readonly #ended: Promise<void>;
+  #over = false;
   #wake: () => void = () => undefined;
 
   constructor(directory: string, before: readonly string[] = []) {
@@ -28,8 +29,12 @@ class Committer {
     return this.lines.reduce((most, line) => (/^\d+$/.test(line) ? Math.max(most, Number(line)) : most), 0);
   }
 
+  /** Resolves at that many lines. Fails when the process ends before. */
   async until(lines: number): Promise<void> {
-    while (this.lines.length < lines) await new Promise<void>((resolve) => (this.#wake = resolve));
+    while (this.lines.length < lines) {
+      if (this.#over) throw new Error(`the committer ended after ${this.lines.length} of ${lines} lines: ${this.lines.at(-1)}`);
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
   }
 
   async kill(): Promise<void> {
@@ -51,6 +56,7 @@ class Committer {
       this.lines.push(...lines);
       this.#wake();
     }
+    this.#over = true;
     this.#wake();
   }
 }

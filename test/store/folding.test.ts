@@ -75,7 +75,7 @@ describe("folding", () => {
     commit({ changes: [unset("a"), set("b", "4"), unset("never")], appends: [append("events", 1, 1, "x"), append("events", 2, 3, "y")] });
     foldAll();
     close();
-    expect(checkStore(directory)).toMatchObject({ journalChanges: 0, records: 2, streamRows: 1 });
+    expect(checkStore(directory)).toMatchObject({ journalChanges: 0, records: 2, streamPieces: 2 });
     expect(records(path)).toEqual({ b: "4", c: "3" });
     expect(stream(path)).toEqual(["1-1:x", "2-3:y"]);
     expect(stream(path, 2)).toEqual(["2-3:y"]);
@@ -131,7 +131,7 @@ describe("folding", () => {
     commit({ changes: appends.map(({ firstId }) => set(`k${firstId}`, "v")), appends });
     const expected = appends.map(({ firstId }) => `${firstId}-${firstId}:e`);
     // 3,000 records go first, in slices of at most 500; then a part of the pieces.
-    for (let count = 0; count < 200 && checkStore(directory).streamRows === 0; count++) foldSlice();
+    for (let count = 0; count < 200 && checkStore(directory).streamPieces === 0; count++) foldSlice();
     expect(checkStore(directory)).toMatchObject({ journalChanges: 6_000, records: 3_000 });
     expect(stream(path)).toEqual(expected);
     close();
@@ -186,7 +186,7 @@ describe("a store under load", () => {
     await store.close();
     const report = checkStore(directory);
     expect(report.records).toBeGreaterThan(0);
-    expect(report.streamRows).toBeGreaterThan(0);
+    expect(report.streamPieces).toBeGreaterThan(0);
     expect(store.stats().walBytes).toBeLessThan(12 * 1024 * 1024);
     const again = (await openedStore(directory)).namespace("lock");
     expect(recordsOf(again)).toEqual(Object.fromEntries(Object.entries(expected).sort(([one], [other]) => (one < other ? -1 : 1))));

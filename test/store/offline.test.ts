@@ -1,6 +1,6 @@
 /** check, backup and restore: what they say of sound and of damaged stores, and that they change nothing they should not. */
 import { afterEach, describe, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { backupStore, restoreStore } from "../../src/store/backup.ts";
 import { checkStore } from "../../src/store/check.ts";
@@ -74,6 +74,7 @@ describe("backup and restore", () => {
     expect(await errorOf(() => backupStore(directory, file))).toMatchObject({ code: "precondition" });
     expect(readFileSync(file, "utf8")).toBe("precious");
     expect(await errorOf(() => backupStore(directory, join(target, "none", "copy")))).toMatchObject({ code: "config" });
+    expect(readdirSync(target)).toEqual(["copy.sqlite"]);
   });
 
   test("restore refuses a directory with anything in it, or in use, and leaves it as it was", async () => {

@@ -3,6 +3,7 @@ import { Database } from "bun:sqlite";
 import { afterEach, describe, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { checkStore } from "../../src/store/check.ts";
 import { openStore } from "../../src/store/store.ts";
 import { cleanUp, errorOf, later, openedStore, recordsOf, set, temporaryDirectory } from "./kit.ts";
 
@@ -43,7 +44,8 @@ describe("a directory in use", () => {
     const store = await openedStore(directory);
     expect(await open(directory)).toMatchObject({ code: "config", exitCode: 78, message: expect.stringContaining(`in use by pid ${process.pid}`) });
     const script = `
-      import { openStore } from ${JSON.stringify(join(import.meta.dir, "../../src/store/store.ts"))};
+      import { checkStore } from "../../src/store/check.ts";
+import { openStore } from ${JSON.stringify(join(import.meta.dir, "../../src/store/store.ts"))};
       await openStore({ directory: ${JSON.stringify(directory)} }).catch((error) => console.log(error.code + " " + error.message));
       process.exit(0);`;
     const other = Bun.spawnSync([process.execPath, "-e", script]);
@@ -55,7 +57,8 @@ describe("a directory in use", () => {
   test("is free when its server is dead, although a child of it lives on", async () => {
     const directory = temporaryDirectory();
     const script = `
-      import { openStore } from ${JSON.stringify(join(import.meta.dir, "../../src/store/store.ts"))};
+      import { checkStore } from "../../src/store/check.ts";
+import { openStore } from ${JSON.stringify(join(import.meta.dir, "../../src/store/store.ts"))};
       await openStore({ directory: ${JSON.stringify(directory)} });
       const child = Bun.spawn(["sleep", "60"], { stdio: ["ignore", "ignore", "ignore"] });
       console.log(child.pid);`;
@@ -87,7 +90,17 @@ describe("a file that is not ours", () => {
   test("that is no database is corrupt", async () => {
     const directory = temporaryDirectory();
     writeFileSync(fileIn(directory), "not a database at all, only text\n".repeat(500));
-    expect(await open(directory)).toMatchObject({ code: "corrupt", message: expect.stringContaining(fileIn(directory)) });
+    expect(await open(directory)).toMatchObject({ code: "corrupt", message: expect.stringContaining("not a database") });
+  });
+
+  test("whose header asks for a newer SQLite is corrupt at once, not only when it is written to", async () => {
+    const directory = temporaryDirectory();
+    await (await openedStore(directory)).close();
+    const file = readFileSync(fileIn(directory));
+    file[18] = 3;
+    writeFileSync(fileIn(directory), file);
+    expect(await open(directory)).toMatchObject({ code: "corrupt", message: expect.stringContaining("file format 3/2") });
+    expect(await errorOf(() => checkStore(directory))).toMatchObject({ code: "corrupt" });
   });
 
   test("of a newer format is corrupt, and says which version was found and what to do", async () => {

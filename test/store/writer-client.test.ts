@@ -1,8 +1,10 @@
 /** The writer's worker dies, hangs or refuses: nobody waits for ever, and nobody is told that all is well. */
+import { Database } from "bun:sqlite";
 import { afterEach, describe, expect, test } from "bun:test";
 import { startWorker } from "../../src/store/start-worker.ts";
+import { openStore } from "../../src/store/store.ts";
 import { WriterClient, type WriterClientOptions } from "../../src/store/writer-client.ts";
-import { append, cleanUp, errorOf, later, set } from "./kit.ts";
+import { append, cleanUp, errorOf, later, openedStore, set, temporaryDirectory } from "./kit.ts";
 
 afterEach(cleanUp);
 
@@ -41,6 +43,20 @@ describe("a writer that dies", () => {
     const worker = startWorker("test/store/programs/none.worker.ts");
     const writer = new WriterClient({ worker, readStreamEnd: () => null, nowMs: () => 0, slowAfterMs: 1_000, onSlow: () => undefined });
     expect(await errorOf(() => writer.open("unused"))).toMatchObject({ code: "failed" });
+  });
+});
+
+describe("a store that cannot be closed cleanly", () => {
+  test("says so through `failed`, and close still returns and frees the directory", async () => {
+    const directory = temporaryDirectory();
+    const store = await openedStore(directory);
+    await store.namespace("lock").commit(batch);
+    const other = new Database(store.path);
+    other.run("DROP TABLE meta");
+    other.close();
+    await store.close();
+    expect(await store.failed).toMatchObject({ code: "failed", message: expect.stringContaining("close store") });
+    expect(await errorOf(() => openStore({ directory }))).toMatchObject({ code: "corrupt" });
   });
 });
 
