@@ -83,13 +83,13 @@ describe("a holder whose network goes silent", () => {
     await lock.release();
   });
 
-  test("has its command ended by exec before the next holder starts", async () => {
+  test("has its command, which does not heed TERM, ended by exec before the next holder starts", async () => {
     const real = await server();
     const wire = await Proxy.start(real.address);
     const judge = join(directory(), "judge");
     const words = (name: string): string[] => [
       "exec", "object", "--duration", "1500ms", "--unlock-duration", "1s", "--wait", "20s",
-      "--", "sh", "-c", `echo enter ${name} $LOCKD_TOKEN >> ${judge}; while :; do echo work ${name} >> ${judge}; sleep 0.02; done`,
+      "--", "sh", "-c", `trap "" TERM; echo enter ${name} $LOCKD_TOKEN >> ${judge}; while :; do echo work ${name} >> ${judge}; sleep 0.02; done`,
     ];
     const cut = lockd(words("first"), { env: { LOCKD_CONNECT: wire.address } });
     await eventually("the command works", () => existsSync(judge));
@@ -98,7 +98,7 @@ describe("a holder whose network goes silent", () => {
     const lines = (): string[] => readFileSync(judge, "utf8").split("\n");
     await eventually("the next holder starts", () => lines().some((line) => line.startsWith("enter second")));
     expect((await cut).code).toBe(76);
-    next.kill("SIGTERM");
+    next.kill("SIGKILL");
     await next.exited;
     const after = lines().slice(lines().findIndex((line) => line.startsWith("enter second")));
     expect(after.filter((line) => line.includes("first"))).toEqual([]);

@@ -35,6 +35,10 @@ export function load(options: LoadOptions, env: Readonly<Record<string, string>>
   return started;
 }
 
+/** For `prefix`: a fault, in the words of strace, in the named system calls; all other calls run untouched (--seccomp-bpf). */
+export const withFault = (calls: string, fault: string): string[] =>
+  ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", `trace=${calls}`, "-e", `inject=${calls}:${fault}`];
+
 /** Runs a tool of the system to its end; throws with its output when it fails. */
 export function run(...words: string[]): string {
   const ended = Bun.spawnSync(words, { stdin: "ignore", stdout: "pipe", stderr: "pipe" });

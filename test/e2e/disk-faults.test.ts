@@ -3,15 +3,10 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { cleanUp } from "../chaos/cleanup.ts";
 import { heldEntries, readLedger, unlockedTokens, violations } from "../chaos/ledger.ts";
-import { client, directory, load, restarted, server } from "../chaos/world.ts";
+import { client, directory, load, restarted, server, withFault } from "../chaos/world.ts";
 import { eventually, type TestServer } from "./kit.ts";
 
 afterEach(cleanUp);
-
-/** Runs its command with a fault in the named system calls; all other calls run untouched (--seccomp-bpf). */
-function strace(calls: string, fault: string): string[] {
-  return ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", `trace=${calls}`, "-e", `inject=${calls}:${fault}`];
-}
 
 function errors(from: TestServer): { msg: string; error: string }[] {
   return from.log.filter((line) => line.includes('"level":"error"')).map((line): { msg: string; error: string } => JSON.parse(line));
@@ -24,7 +19,7 @@ describe("a disk that fails", () => {
   ] as const) {
     test(`in ${what} ends the server with one clear line and exit code 1; with a sound disk everything that was told is there`, async () => {
       const ledger = join(directory(), "ledger");
-      const failing = await server({ prefix: strace(calls, fault) });
+      const failing = await server({ prefix: withFault(calls, fault) });
       const options = { server: failing.address, ledger, objects: ["red", "green"], holdMsMax: 20, waitMs: 30_000, durationMs: 30_000, unlockDurationMs: 500 };
       const working = load({ ...options, name: "working", loops: 4 });
       expect(await failing.process.exited).toBe(1);
@@ -47,7 +42,7 @@ describe("a disk that fails", () => {
 
 describe("a disk that takes 1.5 s for a sync", () => {
   test("delays the answer for as long, while the server still says how it is and keeps its clients; listings wait for the disk", async () => {
-    const slow = await server({ prefix: strace("fsync,fdatasync", "delay_enter=1500000:when=40+") });
+    const slow = await server({ prefix: withFault("fsync,fdatasync", "delay_enter=1500000:when=40+") });
     const asking = await client(slow.address);
     // the disk is quick at first: until it is not
     const locks = [];
@@ -60,6 +55,8 @@ describe("a disk that takes 1.5 s for a sync", () => {
     expect(locks.length).toBeGreaterThan(3);
     const session = asking.session;
 
+    // answered when nothing is under way to the disk, so that what follows waits for a sync of its own
+    await Array.fromAsync(asking.list());
     let acknowledgedMs = Number.POSITIVE_INFINITY;
     const askedMs = performance.now();
     const last = asking.lock("last", { wait: 60_000, duration: 60_000 }).then((lock) => {

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { cleanUp } from "../chaos/cleanup.ts";
 import { ImageDisk } from "../chaos/disks.ts";
 import { heldEntries, largestToken, type LedgerEntry, readLedger, unlockedTokens } from "../chaos/ledger.ts";
-import { client, directory, load, restarted, server } from "../chaos/world.ts";
+import { client, directory, load, restarted, server, withFault } from "../chaos/world.ts";
 import { eventually, type TestServer } from "./kit.ts";
 
 afterEach(cleanUp);
@@ -89,8 +89,7 @@ describe("after a power cut", () => {
     const start = { directory: join(disk.path, "data") };
     // made and synced in good order, so that only what follows is at stake
     await (await server(start)).stop();
-    const strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:retval=0"];
-    const current = await server({ ...start, prefix: strace });
+    const current = await server({ ...start, prefix: withFault("fsync,fdatasync", "retval=0") });
     workers(current.address, ledger);
     await progress(ledger, 100);
     await current.kill();
