@@ -9,7 +9,7 @@ import type { Body } from "../../../src/wire/types.ts";
 import type { HeldClaim, LockSpec } from "../core/types.ts";
 
 const SESSION_ID = /^[A-Za-z0-9_-]{22}$/;
-const HANDLE_CHARACTERS_MAX = 64;
+const HANDLE_BYTES_MAX = 64;
 
 const invalid = (message: string): LockdError => new LockdError("invalid", message);
 
@@ -178,7 +178,7 @@ function handleList(value: unknown): readonly string[] {
 }
 
 function checkHandle(value: unknown): string {
-  if (typeof value !== "string" || value.length === 0 || value.length > HANDLE_CHARACTERS_MAX) {
+  if (typeof value !== "string" || value.length === 0 || Buffer.byteLength(value) > HANDLE_BYTES_MAX) {
     throw invalid("handle: this is not a handle");
   }
   return value;
