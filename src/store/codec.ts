@@ -211,6 +211,8 @@ export class GroupPacker {
     }
     for (const trim of batch.trims ?? []) {
       assert(trim.stream.isWellFormed(), "names of streams are well-formed text");
+      // "All but the last thousand" of a short stream drops nothing.
+      if (trim.throughId < 0) continue;
       writer.byte(TRIM);
       writer.text(trim.stream);
       writer.number(trim.throughId);

@@ -26,10 +26,6 @@ export class Pending {
   absorb(seq: number, group: Uint8Array): void {
     for (const operation of unpack(group)) {
       const id = idOf(operation);
-      const before = this.#changes.get(id)?.operation;
-      if (operation.kind === "trim" && before?.kind === "trim") {
-        operation.throughId = Math.max(operation.throughId, before.throughId);
-      }
       this.#changes.delete(id);
       this.#changes.set(id, { id, seq, operation });
     }
@@ -60,6 +56,7 @@ function idOf(operation: Operation): string {
     case "append":
       return `a${operation.namespace}\0${operation.stream}\0${operation.firstId}`;
     case "trim":
-      return `t${operation.namespace}\0${operation.stream}`;
+      // Each by itself: one that always moved to the end would never have its turn under load.
+      return `t${operation.namespace}\0${operation.stream}\0${operation.throughId}`;
   }
 }

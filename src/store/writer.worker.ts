@@ -4,7 +4,7 @@
  */
 import { asLockdError } from "../errors.ts";
 import type { WriterAnswer, WriterFailure, WriterRequest } from "./writer-protocol.ts";
-import { type Effort, openWriter, type Writer } from "./writer.ts";
+import { type Effort, Writer } from "./writer.ts";
 
 /** Quiet time after which maintenance does also what is merely useful. */
 const IDLE_MS = 200;
@@ -27,7 +27,7 @@ self.onmessage = (event: MessageEvent<WriterRequest>) => {
 function handle(request: WriterRequest): void {
   switch (request.kind) {
     case "open":
-      writer = openWriter(request.path);
+      writer = new Writer(request.path);
       answer({ kind: "opened" });
       scheduleMaintenance();
       break;

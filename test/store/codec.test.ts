@@ -46,6 +46,12 @@ describe("a group", () => {
     expect([...unpack(packer.take())]).toEqual([{ kind: "delete", namespace: "lock", key: "a" }]);
   });
 
+  test("holds nothing of a trim to an id before the first", () => {
+    const packer = new GroupPacker();
+    packer.add("lock", { changes: [], trims: [{ stream: "s", throughId: -1 }, { stream: "s", throughId: 0 }] });
+    expect([...unpack(packer.take())]).toEqual([{ kind: "trim", namespace: "lock", stream: "s", throughId: 0 }]);
+  });
+
   test("is unchanged by a batch that cannot be packed", () => {
     const packer = new GroupPacker();
     packer.add("lock", { changes: [set("a", "1")] });

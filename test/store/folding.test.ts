@@ -142,6 +142,24 @@ describe("folding", () => {
     expect(checkStore(directory)).toMatchObject({ journalChanges: 0, records: 3_000 });
   });
 
+  test("trims a stream in its turn, although newer trims keep coming", async () => {
+    const { directory, path, commit, foldAll, foldSlice, close } = await freshWriter();
+    foldAll();
+    let id = 0;
+    for (let round = 1; round <= 600; round++) {
+      const appends = Array.from({ length: 10 }, () => append("events", ++id, id, "e"));
+      commit({ changes: [], appends, trims: [{ stream: "events", throughId: id - 100 }] });
+      if (round % 100 === 0) foldSlice();
+    }
+    const folded = checkStore(directory).streamPieces;
+    expect(folded).toBeGreaterThan(100);
+    expect(folded).toBeLessThan(1_200);
+    close();
+    expect(stream(path).at(-1)).toBe("6000-6000:e");
+    expect(stream(path).length).toBeGreaterThanOrEqual(100);
+    expect(stream(path).length).toBeLessThan(200);
+  });
+
   test("knows where a stream ends, in the journal, in the tables, and when it was never written", async () => {
     const { path, commit, foldAll } = await freshWriter();
     const end = (name: string): number | null => {
