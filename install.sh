@@ -404,9 +404,9 @@ download() {
   code=$?
   has_room || failed_to_write "download ${1##*/}" "$unavailable"
   first_error
-  without_password_url=$result
+  reason=$result
   without_password "$1"
-  case $without_password_url in
+  case $reason in
     *"rror: 404"* | *"ERROR 404"* | *" 404 Not Found"*)
       if [ "${1##*/}" = SHA256SUMS ]; then
         fail "$not_found" "download $result: the server has no such file (404)" "the address must be that of a release folder"
@@ -414,7 +414,7 @@ download() {
       fail "$not_found" "download $result: the server has no such file (404)" "SHA256SUMS names it: is the release still being put there?"
       ;;
   esac
-  fail "$unavailable" "download $result: ${without_password_url:-$downloader ended with $code}" \
+  fail "$unavailable" "download $result: ${reason:-$downloader ended with $code}" \
     "nothing was installed: try again, or take the files another way and say --from DIR"
 }
 
@@ -514,10 +514,17 @@ has_room() {
 
 # --- words -----------------------------------------------------------------------------------------
 
-# The first line that the last `run` wrote to stderr, as `result`.
+# The first line that the last `run` wrote to stderr and that says something, as `result`: gzip begins
+# with an empty line, wget with one that holds the address and a colon.
 first_error() {
   result=
-  [ ! -f "$work/errors" ] || read -r result <"$work/errors" || :
+  [ -f "$work/errors" ] || return 0
+  while read -r result || [ -n "$result" ]; do
+    case $result in
+      '' | *:) result='' ;;
+      *) break ;;
+    esac
+  done <"$work/errors"
 }
 
 absolute() {
