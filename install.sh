@@ -41,6 +41,9 @@ main() {
   work='' child='' created=''
   # either of them would change what a bun executable does
   unset BUN_OPTIONS BUN_BE_BUN CDPATH
+  # words of tools are read below
+  LC_ALL=C
+  export LC_ALL
   umask 022
 
   parse_options "$@"
@@ -316,9 +319,11 @@ tell_about_path() {
 
 does_not_run() {
   first_error
-  if [ "$2" = 126 ]; then
-    fail "$cannot_write" "try the new lockd: $result" "is $bin_dir on a file system mounted noexec? choose another with --bin-dir"
-  fi
+  case $2-$result in
+    126-*"ermission denied"*)
+      fail "$cannot_write" "try the new lockd: $result" "is $bin_dir on a file system mounted noexec? choose another with --bin-dir DIR"
+      ;;
+  esac
   fail "$bad_data" "try the new lockd: lockd $1 ended with $2${result:+: $result}" "it was not installed; this machine is $platform"
 }
 
@@ -414,7 +419,7 @@ download() {
       fail "$not_found" "download $result: the server has no such file (404)" "SHA256SUMS names it: is the release still being put there?"
       ;;
   esac
-  fail "$unavailable" "download $result: ${reason:-$downloader ended with $code}" \
+  fail "$unavailable" "download $result: ${reason:-the connection was cut or stood still ($downloader ended with $code)}" \
     "nothing was installed: try again, or take the files another way and say --from DIR"
 }
 
