@@ -5,6 +5,7 @@
 import { connect, type Socket } from "node:net";
 import { realClock, realTimers } from "../src/clock/real.ts";
 import { startServer } from "../src/net/server.ts";
+import { ASKS_NOBODY } from "../src/security/authenticator.ts";
 import type { Logger } from "../src/observe/types.ts";
 import { FrameDecoder, FrameEncoder, encodeFrame } from "../src/wire/frame.ts";
 import { clientHelloBody } from "../src/wire/hello.ts";
@@ -41,6 +42,7 @@ function serve(): void {
   const server = startServer({
     listen: { host: "127.0.0.1", port: 0 },
     hello: { name: "bench", cluster: "bench", software: "0", features: [] },
+    security: { tls: null, authenticator: ASKS_NOBODY },
     messages,
     logger: silent,
     clock,

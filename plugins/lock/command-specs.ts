@@ -1,12 +1,13 @@
 /** Declarations of the lock plugin's commands: names, flags, help. Their code is loaded when one runs. */
 import type { CommandSpec, FlagSpec } from "../../src/cli/types.ts";
 import { DEFAULTS, LIMITS } from "../../src/client/protocol.ts";
+import { CLIENT_SECURITY_OPTIONS } from "../../src/security/option-names.ts";
 
 const LOCKS = "Locks";
 const ADMIN = "Looking and intervening";
 
 /** Options of every command that talks to a server. */
-const CLIENT = ["connect", "config", "log-level"] as const;
+export const CLIENT: readonly string[] = ["connect", ...CLIENT_SECURITY_OPTIONS, "config", "log-level"];
 
 const wait = (help: string): FlagSpec => ({
   name: "wait",
@@ -73,10 +74,14 @@ export const serveCommand: CommandSpec = {
   description:
     "Serves locks from this node, durably: what was acknowledged survives a crash, and tokens go on rising.\n" +
     "SIGTERM stops it in order, SIGHUP reloads, SIGUSR1 and SIGUSR2 write summary and tickets to the log.",
-  options: ["name", "listen", "http", "data", "insecure", "config", "ready-fd", "log-level", "log-format", "log-file", "trace-messages"],
+  options: [
+    "name", "listen", "http", "data", "tls-cert", "tls-key", "tls-ca", "secret-file", "insecure",
+    "config", "ready-fd", "log-level", "log-format", "log-file", "trace-messages",
+  ],
   examples: [
     ["lockd serve", "on 127.0.0.1:4050, data in the default directory"],
     ["lockd serve --listen 127.0.0.1:0 --http off --data ./data", "on a free port, which the `ready` line tells"],
+    ["lockd serve --listen 0.0.0.0:4050 --tls-cert cert.pem --tls-key key.pem --tls-ca ca.pem", "for clients with certificates of that CA, see `lockd tls`"],
   ],
   load: () => import("./commands/serve.ts"),
 };

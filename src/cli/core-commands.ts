@@ -1,4 +1,5 @@
 /** The commands that the core itself brings. Declarations only: their code is loaded when they run. */
+import { tlsCommands } from "../security/tls-commands.ts";
 import { storeCommands } from "../store/commands.ts";
 import type { ProgramParts } from "./program-parts.ts";
 import type { CommandSpec } from "./types.ts";
@@ -6,7 +7,7 @@ import type { CommandSpec } from "./types.ts";
 const GROUP = "Configuration and data";
 
 export function coreCommands(parts: ProgramParts): readonly CommandSpec[] {
-  return [configCommand(parts), pluginsCommand(parts), storeCommands];
+  return [configCommand(parts), pluginsCommand(parts), storeCommands, tlsCommands];
 }
 
 function configCommand(parts: ProgramParts): CommandSpec {

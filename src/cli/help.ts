@@ -94,7 +94,7 @@ export function valueName(flag: FlagSpec): string {
   if (flag.type === "choice") return flag.choices.join("|");
   const word = "word" in flag && flag.word !== undefined ? `|${flag.word}` : "";
   if (flag.type === "list") return flag.of === "address" ? "ADDR,…" : flag.of === "path" ? "PATH,…" : "TEXT,…";
-  const names = { string: "TEXT", boolean: "", integer: "N", duration: "D", address: "ADDR", size: "SIZE", path: "PATH" };
+  const names = { string: "TEXT", boolean: "", integer: "N", duration: "D", address: "ADDR", size: "SIZE", path: "PATH", tables: "TABLES" };
   return names[flag.type] + word;
 }
 

@@ -3,7 +3,7 @@
  * code; knows no plugin by name.
  */
 import { ConfigReader } from "../config/reader.ts";
-import { coreOptions, DEFAULT_CONFIG_FILE } from "../config/core-options.ts";
+import { coreOptions, coreSections, DEFAULT_CONFIG_FILE } from "../config/core-options.ts";
 import { flagValues, type GivenFlag, loadConfig } from "../config/load.ts";
 import type { Config, ConfigValue, OptionSpec } from "../config/types.ts";
 import { assert, LockdError } from "../errors.ts";
@@ -146,7 +146,7 @@ class Program {
       core: this.#coreOptions,
       sections: plugin === null ? [] : [{ name: plugin.name, options: plugin.config ?? [] }],
       others: {
-        names: this.#catalog.names.filter((name) => name !== plugin?.name),
+        names: [...coreSections.map(({ name }) => name), ...this.#catalog.names.filter((name) => name !== plugin?.name)],
         options: async () =>
           (await this.#catalog.all()).flatMap((loaded) => (loaded.plugin.name === plugin?.name ? [] : (loaded.plugin.config ?? []))),
       },
@@ -162,7 +162,7 @@ class Program {
       defaultFile: this.#defaultFile,
       skipDeniedFile: false,
       core: this.#coreOptions,
-      sections: plugins.map(({ plugin }) => ({ name: plugin.name, options: plugin.config ?? [] })),
+      sections: [...coreSections, ...plugins.map(({ plugin }) => ({ name: plugin.name, options: plugin.config ?? [] }))],
       directory,
     });
   }

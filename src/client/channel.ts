@@ -3,13 +3,15 @@
  * back-pressure, PING with a deadline. Knows no lock and no reconnecting.
  */
 import type { Timer, Timers } from "../clock/clock.ts";
-import { assert, LockdError } from "../errors.ts";
+import { asLockdError, assert, LockdError } from "../errors.ts";
 import { FRAME_BYTES_MAX, FrameDecoder, FrameEncoder } from "../wire/frame.ts";
 import type { Body, Frame } from "../wire/types.ts";
+import { isLoopbackHost } from "../loopback.ts";
+import { ClientHandshake, type ClientSecurity } from "../security/client-security.ts";
 import { errorOf } from "./answers.ts";
 import type { LeaseClock } from "./lease-clock.ts";
 import { PROTOCOL_VERSION } from "./protocol.ts";
-import type { Dial, Transport } from "./transport.ts";
+import type { Dial, DialTarget, Transport } from "./transport.ts";
 
 /** Without a byte from the server for this long, a PING is sent … */
 const PING_AFTER_MS = 1500;
@@ -49,13 +51,14 @@ export interface ChannelHandler {
 }
 
 export interface ChannelOptions {
-  target: { address: string; port: number };
+  target: DialTarget;
   /** for messages */
   label: string;
   identity: ClientIdentity;
   /** for the connection and both HELLOs together */
   timeoutMs: number;
   dial: Dial;
+  security?: ClientSecurity;
   leaseClock: LeaseClock;
   timers: Pick<Timers, "after">;
   /** frame ids rise over the whole life of a client, so they are drawn from it */
@@ -105,6 +108,7 @@ export class Channel {
   readonly #transport: Transport;
   /** until the server's HELLO came */
   #opening: Opening | null;
+  #handshake: ClientHandshake | null = null;
   #handler: ChannelHandler | null = null;
   #server: ServerIdentity | null = null;
   #closed: LockdError | null = null;
@@ -208,11 +212,29 @@ export class Channel {
     if (this.#closed !== null) return;
     const why = error === null ? "the server closed the connection" : describeNetworkError(error);
     const verb = this.#opening === null ? "talk" : "connect";
-    this.#close(new LockdError("unavailable", `${verb} to ${this.label}: ${why}`, { cause: error ?? undefined }));
+    const message = `${verb} to ${this.label}: ${why}`;
+    this.#close(error instanceof LockdError ? retold(error, message) : new LockdError("unavailable", message, { cause: error ?? undefined }));
   }
 
   #greet(): void {
-    this.send("HELLO", 0, { protocol: PROTOCOL_VERSION, role: "client", ...this.#options.identity, features: [] });
+    const { target, security, identity } = this.#options;
+    const certificateHash = this.#transport.certificateHash ?? null;
+    this.#handshake = new ClientHandshake(security ?? {}, { label: this.label, certificateHash, loopback: isLoopbackHost(target.address) });
+    this.#attempt(this.#handshake, (handshake) => {
+      const auth = handshake.auth();
+      const hello = { protocol: PROTOCOL_VERSION, role: "client", ...identity, features: [] };
+      this.send("HELLO", 0, auth === undefined ? hello : { ...hello, auth });
+    });
+  }
+
+  /** A step of the handshake; what it throws ends the connection. */
+  #attempt(handshake: ClientHandshake | null, step: (handshake: ClientHandshake) => void): void {
+    assert(handshake !== null, "the server is answered after it was greeted");
+    try {
+      step(handshake);
+    } catch (error) {
+      this.fail(asLockdError(error));
+    }
   }
 
   #flush(): void {
@@ -231,7 +253,7 @@ export class Channel {
       this.#decoder.push(chunk, this.#onFrame);
     } catch (error) {
       if (!(error instanceof LockdError)) throw error;
-      this.fail(new LockdError("protocol", `read from ${this.label}: ${error.message}`, { cause: error }));
+      this.fail(this.#opening === null ? new LockdError("protocol", `read from ${this.label}: ${error.message}`, { cause: error }) : this.#stranger(chunk));
       return;
     }
     this.#handler?.handled();
@@ -247,12 +269,28 @@ export class Channel {
     else if (frame.type !== "PONG") this.#handler?.frame(frame);
   };
 
+  /** Whoever answered HELLO with these bytes. */
+  #stranger(bytes: Uint8Array): LockdError {
+    // a TLS record that carries an alert
+    if (bytes[0] === TLS_ALERT && bytes[1] === TLS_MAJOR_VERSION) {
+      return new LockdError("denied", `greet ${this.label}: it speaks TLS, and this client was not told to`, {
+        hint: "give --tls-ca, the CA of the server's certificate",
+      });
+    }
+    return new LockdError("unavailable", `greet ${this.label}: it does not speak the protocol of lockd`, {
+      hint: "check the address: something else answers there",
+      retryable: false,
+    });
+  }
+
   #greeted(frame: Frame, opening: Opening): void {
     const { protocol, name, cluster, software, features } = frame.body;
     if (frame.type === "ERROR") {
       this.fail(errorOf(frame.body, this.label));
+    } else if (frame.type === "CHALLENGE") {
+      this.#attempt(this.#handshake, (handshake) => this.send("PROOF", 0, handshake.prove(frame.body["nonce"])));
     } else if (frame.type !== "HELLO") {
-      this.fail(new LockdError("protocol", `greet ${this.label}: it does not speak the protocol of lockd`));
+      this.fail(this.#stranger(new Uint8Array(0)));
     } else if (protocol !== PROTOCOL_VERSION) {
       const text = `greet ${this.label}: it speaks protocol ${String(protocol)}, this client ${PROTOCOL_VERSION}`;
       this.fail(new LockdError("protocol", text, { hint: "use a client of the server's version" }));
@@ -263,11 +301,24 @@ export class Channel {
         software: typeof software === "string" ? software : "",
         features: Array.isArray(features) ? features.filter((feature) => typeof feature === "string") : [],
       };
+      this.#attempt(this.#handshake, (handshake) => handshake.check(frame.body["proof"]));
+      if (this.#closed !== null) return;
       this.#opening = null;
+      this.#handshake = null;
       opening.ready();
     }
   }
 }
+
+const TLS_ALERT = 0x15;
+const TLS_MAJOR_VERSION = 0x03;
+
+const retold = (error: LockdError, message: string): LockdError =>
+  new LockdError(error.code, message, {
+    retryable: error.retryable,
+    cause: error,
+    ...(error.hint === undefined ? {} : { hint: error.hint }),
+  });
 
 const NETWORK_SENTENCES: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connection refused",

@@ -6,6 +6,7 @@ import { hostname } from "node:os";
 import type { Clock, Timers } from "../clock/clock.ts";
 import { portableClock, portableTimers } from "../clock/portable.ts";
 import { assert, LockdError } from "../errors.ts";
+import type { ClientSecurity } from "../security/client-security.ts";
 import { clipped } from "../text.ts";
 import { parseRenewedHandle, parseUnlocked } from "./answers.ts";
 import type { ClientIdentity, ServerIdentity } from "./channel.ts";
@@ -30,7 +31,7 @@ import { ConnectionBrokenError } from "./requests.ts";
 import { Runtime } from "./runtime.ts";
 import { parseKicked, parseReleasing, parseSessionList, parseStatus, parseTicketList, parseWhy } from "./schemas.ts";
 import type { Ticket } from "./ticket.ts";
-import { type Dial, dialTcp, type Resolve, resolveHost } from "./transport.ts";
+import { type Dial, dialTcp, dialTls, type Resolve, resolveHost } from "./transport.ts";
 
 export interface ConnectOptions {
   /** `host:port` or `[v6]:port`, tried in turn */
@@ -50,6 +51,8 @@ export interface ConnectOptions {
   pid?: number | undefined;
   program?: string | undefined;
   software?: string | undefined;
+  /** TLS and credentials; default: none */
+  security?: ClientSecurity | undefined;
   /** for tests */
   clock?: Clock | undefined;
   timers?: Pick<Timers, "after"> | undefined;
@@ -88,6 +91,7 @@ export class LockdClient implements AsyncDisposable {
   constructor(options: ConnectOptions) {
     if (options.servers.length === 0) throw new LockdError("invalid", "connect: no server is named");
     const clock = options.clock ?? portableClock();
+    const security = options.security ?? {};
     this.#runtime = new Runtime({
       servers: options.servers.map(parseEndpoint),
       identity: identityOf(options),
@@ -97,7 +101,8 @@ export class LockdClient implements AsyncDisposable {
       clock,
       timers: options.timers ?? portableTimers(clock),
       random: options.random ?? Math.random,
-      dial: options.dial ?? dialTcp,
+      security,
+      dial: options.dial ?? (security.tls === undefined ? dialTcp : dialTls(security.tls)),
       resolve: options.resolve ?? resolveHost,
     });
   }

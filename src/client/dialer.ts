@@ -4,6 +4,7 @@
  */
 import type { Timers } from "../clock/clock.ts";
 import { LockdError } from "../errors.ts";
+import type { ClientSecurity } from "../security/client-security.ts";
 import { type Channel, type ClientIdentity, describeNetworkError, openChannel } from "./channel.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { LeaseClock } from "./lease-clock.ts";
@@ -18,6 +19,7 @@ export interface DialerOptions {
   /** for one server with all its addresses */
   connectTimeoutMs: number;
   dial: Dial;
+  security: ClientSecurity;
   resolve: Resolve;
   leaseClock: LeaseClock;
   timers: Pick<Timers, "after">;
@@ -76,12 +78,13 @@ export class Dialer {
       if (leftMs <= 0) break;
       try {
         return await openChannel({
-          target: { address, port: server.port },
+          target: { address, port: server.port, host: server.host },
           label: address === server.host ? server.text : `${server.text} (${address})`,
           identity: this.#options.identity,
           // an address that does not answer leaves time for those behind it
           timeoutMs: Math.max(1, Math.ceil(leftMs / (addresses.length - position))),
           dial: this.#options.dial,
+          security: this.#options.security,
           leaseClock,
           timers: this.#options.timers,
           nextFrameId: this.#options.nextFrameId,

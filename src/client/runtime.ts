@@ -5,6 +5,7 @@
 import { randomBytes } from "node:crypto";
 import type { Clock, Timer, Timers } from "../clock/clock.ts";
 import { LockdError } from "../errors.ts";
+import type { ClientSecurity } from "../security/client-security.ts";
 import type { Body, Frame } from "../wire/types.ts";
 import type { Channel, ClientIdentity } from "./channel.ts";
 import { Dialer } from "./dialer.ts";
@@ -25,6 +26,7 @@ export interface RuntimeOptions {
   timers: Pick<Timers, "after">;
   random: () => number;
   dial: Dial;
+  security: ClientSecurity;
   resolve: Resolve;
 }
 

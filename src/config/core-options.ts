@@ -1,8 +1,9 @@
-/** The options of the core. A plugin's options stand in its own section; see src/plugin/types.ts. */
+/** The options of the core, and its one section. A plugin's options stand in its own section; see src/plugin/types.ts. */
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { isTerminal } from "../terminal.ts";
-import type { OptionSpec } from "./types.ts";
+import { checkClientTable } from "../security/clients.ts";
+import type { OptionSpec, SectionSpec } from "./types.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -46,9 +47,14 @@ export function coreOptions(environment: Environment): readonly OptionSpec[] {
     {
       name: "insecure",
       type: "boolean",
-      help: "allow an address that other machines can reach without any authentication",
+      help: "allow an address that other machines can reach without any authentication, and tokens outside TLS",
       default: false,
     },
+    file("tls-cert", "certificate of this server or client (PEM); a server that has one speaks TLS"),
+    file("tls-key", "private key of the certificate (PEM)"),
+    file("tls-ca", "CA whose certificates are trusted (PEM): a server asks clients for one, a client speaks TLS and checks the server's"),
+    file("secret-file", "file with the secret that servers and their clients share; both sides prove that they know it"),
+    file("token-file", "file with the token by which a server knows this client"),
     {
       name: "connect",
       type: "list",
@@ -101,6 +107,30 @@ export function coreOptions(environment: Environment): readonly OptionSpec[] {
       noFile: true,
     },
   ];
+}
+
+/** Sections of the file that belong to no plugin. */
+export const coreSections: readonly SectionSpec[] = [
+  {
+    name: "auth",
+    options: [
+      {
+        name: "client",
+        type: "tables",
+        check: checkClientTable,
+        help: "who clients are, and what they may do: one [[auth.client]] for each, see docs/security.md",
+        accepted: "tables with name, token-sha256 or token-file, and allow",
+        default: [],
+        noFlag: true,
+        noEnvironment: true,
+      },
+    ],
+  },
+];
+
+function file(name: string, help: string): OptionSpec {
+  // the word takes back what the configuration file says
+  return { name, type: "path", word: "none", help, valueName: "FILE", default: null };
 }
 
 const NODE_NAME = {

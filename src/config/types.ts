@@ -19,6 +19,8 @@ export type OptionType =
   | { type: "list"; of: "string" | "address" | "path" }
   /** bytes with an optional suffix KiB, MiB, GiB; the value is a number */
   | { type: "size"; min: number; max: number }
+  /** tables of the file, `[[section.name]]`; the value is a list with one text for each, as `check` returns it */
+  | { type: "tables"; accepted: string; check(table: unknown, directory: string): { text: string } | { problem: string } }
   /** made absolute against the working directory (flag, environment) or the file's folder (TOML) */
   | { type: "path"; /** also accepts this word, value null */ word?: string };
 
@@ -52,7 +54,7 @@ export interface ConfigValue {
   origin: OptionOrigin;
 }
 
-/** The options of one plugin: the section `[name]` of the file. */
+/** The options of one plugin, or some of the core's: the section `[name]` of the file. */
 export interface SectionSpec {
   name: string;
   options: readonly OptionSpec[];

@@ -37,6 +37,8 @@ export function parseText(spec: OptionSpec, text: string, directory: string): Pa
       return isPath(text) ? { value: resolve(directory, text) } : refused(spec, text, "is not a path");
     case "list":
       return parseList(spec, text.split(","), directory);
+    case "tables":
+      return { problem: `a text is not accepted (accepted: ${acceptedText(spec)})` };
   }
 }
 
@@ -51,6 +53,7 @@ export function parseToml(spec: OptionSpec, value: unknown, directory: string): 
     // String() writes huge and tiny numbers with an exponent, which no parser accepts: refused, not bent
     return parseText(spec, String(value), directory);
   }
+  if (Array.isArray(value) && spec.type === "tables") return parseTables(spec, value, directory);
   if (Array.isArray(value) && spec.type === "list") {
     const texts: string[] = [];
     for (const item of value) {
@@ -60,6 +63,16 @@ export function parseToml(spec: OptionSpec, value: unknown, directory: string): 
     return parseList(spec, texts, directory);
   }
   return { problem: `${kindOf(value)} is not accepted (accepted: ${acceptedText(spec)})` };
+}
+
+function parseTables(spec: OptionSpec & { type: "tables" }, tables: readonly unknown[], directory: string): ParsedValue {
+  const texts: string[] = [];
+  for (const [index, table] of tables.entries()) {
+    const checked = spec.check(table, directory);
+    if ("problem" in checked) return { problem: `number ${index + 1}: ${checked.problem}` };
+    texts.push(checked.text);
+  }
+  return { value: texts };
 }
 
 /** Values of a list, each one element: `texts` are the parts between commas, or the items in the file. */
@@ -106,6 +119,8 @@ export function acceptedText(type: OptionType): string {
       return `host:port or [v6]:port${word}`;
     case "path":
       return `a path${word}`;
+    case "tables":
+      return type.accepted;
     case "list":
       return type.of === "address" ? "host:port or [v6]:port, separated by commas" : "values separated by commas";
   }

@@ -7,6 +7,8 @@ import { HELLO_TIMEOUT_MS } from "../wire/hello.ts";
 export interface ServerLimits {
   /** connections at once; the limit of descriptors may lower it */
   connectionsMax: number;
+  /** of them those that are not through with HELLO; never all, see greetingLimit */
+  greetingMax: number;
   /** payload of one frame, both ways */
   frameBytesMax: number;
   cbor: CborLimits;
@@ -28,6 +30,7 @@ export interface ServerLimits {
 
 export const SERVER_LIMITS: ServerLimits = {
   connectionsMax: 20_000,
+  greetingMax: 2_000,
   frameBytesMax: FRAME_BYTES_MAX,
   cbor: CBOR_LIMITS,
   outputBytesMax: 16 * 1024 * 1024,
@@ -38,3 +41,14 @@ export const SERVER_LIMITS: ServerLimits = {
   silenceMaxMs: 60_000,
   lingerMs: 2_000,
 };
+
+/** Few connections are shared out sparingly: a burst of clients greets all at the same time. */
+const FEW = 100;
+
+/**
+ * Connections that may be before HELLO at once: what is configured, but always fewer than may be open,
+ * so that who does not say who it is cannot keep out who does.
+ */
+export function greetingLimit(configured: number, connectionsMax: number): number {
+  return Math.max(1, Math.min(configured, connectionsMax < FEW ? connectionsMax - 1 : Math.floor(connectionsMax * 0.75)));
+}

@@ -1,12 +1,15 @@
 /**
- * A listening TCP socket that never takes more connections than it may: at the limit it stops
+ * A listening socket, TCP or TLS, that never takes more connections than it may: at the limit it stops
  * listening, below it it listens again, because an accept without a free descriptor would spin.
- * Knows no frame.
+ * Knows no frame and does not decide who may connect.
  */
 import { formatAddress } from "../config/address.ts";
 import type { Timer, Timers } from "../clock/clock.ts";
 import { LockdError } from "../errors.ts";
 import type { Logger } from "../observe/types.ts";
+import type { ConnectionFacts } from "../security/authenticator.ts";
+import { certificateProblem, nameInCertificate } from "../security/certificates.ts";
+import type { ServerTls } from "../security/server-security.ts";
 import type { ByteSocket, SocketHandler } from "./socket.ts";
 
 /** Tries to listen again are this far apart when the port was taken meanwhile. */
@@ -18,10 +21,12 @@ export interface ListenerOptions {
   /** 0: any free one */
   port: number;
   connectionsMax: number;
+  /** null: no TLS */
+  tls: ServerTls | null;
   logger: Logger;
   timers: Timers;
-  /** Called for each connection; `address` is the other side's `ip:port`. */
-  accept(socket: ByteSocket, address: string): SocketHandler;
+  /** Called for each connection; `address` is the other side's `ip:port`. Null: it is not wanted. */
+  accept(socket: ByteSocket, from: { address: string; host: string }): SocketHandler | null;
 }
 
 interface SocketData {
@@ -33,6 +38,7 @@ export class Listener {
   readonly host: string;
   readonly #options: ListenerOptions;
   #server: Bun.TCPSocketListener<SocketData> | null = null;
+  #tls: ServerTls | null;
   #port: number;
   #connections = 0;
   #stopped = false;
@@ -43,6 +49,7 @@ export class Listener {
     this.#options = options;
     this.host = options.host;
     this.#port = options.port;
+    this.#tls = options.tls;
     this.#server = this.#listen();
     this.#port = this.#server.port;
   }
@@ -73,8 +80,21 @@ export class Listener {
     this.#close();
   }
 
+  /**
+   * New connections speak TLS like this from now on; the others live on as they are. For the moment
+   * between the two sockets a client finds nobody listening.
+   */
+  useTls(tls: ServerTls | null): void {
+    this.#tls = tls;
+    // at the limit, or without the port: what listens next takes it up
+    if (this.#server === null) return;
+    this.#close();
+    this.#listenAgain("quiet");
+  }
+
   #listen(): Bun.TCPSocketListener<SocketData> {
     const { host } = this.#options;
+    const tls = this.#tls;
     try {
       return Bun.listen<SocketData>({
         hostname: host,
@@ -82,8 +102,12 @@ export class Listener {
         // without it the answer to a client that has ended its output is lost
         allowHalfOpen: true,
         data: { handler: null },
+        ...(tls === null ? {} : { tls: tlsOptions(tls) }),
         socket: {
           open: (socket) => this.#opened(socket),
+          handshake: (socket, agreed, problem) => {
+            if (tls !== null && agreed) socket.data.handler?.secured(factsOf(socket, tls, problem));
+          },
           data: (socket, chunk) => socket.data.handler?.received(chunk),
           drain: (socket) => socket.data.handler?.drained(),
           end: (socket) => socket.data.handler?.peerEnded(),
@@ -104,9 +128,14 @@ export class Listener {
       socket.terminate();
       return;
     }
+    const host = socket.remoteAddress;
+    const handler = this.#options.accept(socket, { address: formatAddress({ host, port: socket.remotePort }), host });
+    if (handler === null) {
+      socket.terminate();
+      return;
+    }
     this.#connections++;
-    const address = formatAddress({ host: socket.remoteAddress, port: socket.remotePort });
-    socket.data.handler = this.#options.accept(socket, address);
+    socket.data.handler = handler;
     if (this.#connections >= this.#options.connectionsMax) {
       this.#options.logger.warn("connections-full", { connections: this.#connections, address: this.address });
       this.#close();
@@ -119,7 +148,7 @@ export class Listener {
     socket.data.handler = null;
     this.#connections--;
     handler.socketClosed();
-    if (this.#server === null && this.#retry === null) this.#listenAgain();
+    if (this.#server === null && this.#retry === null) this.#listenAgain("told");
   }
 
   #close(): void {
@@ -128,21 +157,38 @@ export class Listener {
   }
 
   /** With some distance below the limit, so that one connection more or less does not toggle it. */
-  #listenAgain(): void {
+  #listenAgain(manner: "told" | "quiet"): void {
     const { connectionsMax, logger, timers } = this.#options;
     // accepted in one go with the one that reached the limit, or with the stop
     if (this.#stopped || this.#connections >= Math.ceil(connectionsMax * 0.95)) return;
     try {
       this.#server = this.#listen();
-      logger.info("connections-accepted-again", { connections: this.#connections, address: this.address });
+      if (manner === "told") logger.info("connections-accepted-again", { connections: this.#connections, address: this.address });
     } catch (error) {
       logger.error("listen-failed", { address: this.address, reason: error instanceof Error ? error.message : String(error) });
       this.#retry = timers.after(RETRY_MS, () => {
         this.#retry = null;
-        this.#listenAgain();
+        this.#listenAgain("told");
       });
     }
   }
+}
+
+const tlsOptions = ({ certificate, key, ca }: ServerTls): Bun.TLSOptions =>
+  // who is not accepted hears why, instead of a broken connection: what counts is `authorized`
+  ca === null ? { cert: certificate, key } : { cert: certificate, key, ca, requestCert: true, rejectUnauthorized: false };
+
+/** What the handshake told of the client. */
+function factsOf(socket: Bun.Socket<SocketData>, tls: ServerTls, problem: Error | null): NonNullable<ConnectionFacts["tls"]> {
+  const { certificateHash } = tls;
+  const certificate = tls.ca === null ? undefined : socket.getPeerCertificate();
+  if (certificate === undefined || certificate === null || certificate.raw === undefined) return { certificateHash, client: { kind: "none" } };
+  if (!socket.authorized) {
+    const code = problem !== null && "code" in problem ? String(problem.code) : "UNKNOWN";
+    return { certificateHash, client: { kind: "refused", reason: certificateProblem(code) } };
+  }
+  const name = nameInCertificate(certificate.raw);
+  return { certificateHash, client: name === null ? { kind: "refused", reason: "it names nobody" } : { kind: "trusted", name } };
 }
 
 const REASONS: Readonly<Record<string, { reason: string; hint: string }>> = {

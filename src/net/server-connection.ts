@@ -7,7 +7,10 @@ import { assert, asLockdError, isErrorCode, LockdError } from "../errors.ts";
 import type { Logger } from "../observe/types.ts";
 import { errorBody } from "../wire/error-body.ts";
 import { FrameDecoder } from "../wire/frame.ts";
-import { type Admission, admitClient, HELLO_BYTES_MAX, identityOf, type ServerHello, serverHelloBody } from "../wire/hello.ts";
+import type { Authenticator, ConnectionFacts, Verdict } from "../security/authenticator.ts";
+import {
+  type Admission, checkAdmission, type ClientHello, HELLO_BYTES_MAX, identityOf, readClientHello, type ServerHello, serverHelloBody,
+} from "../wire/hello.ts";
 import type { Messages } from "../wire/registry.ts";
 import type { TraceHook } from "../wire/trace.ts";
 import type { Body, Connection, Frame, PeerIdentity } from "../wire/types.ts";
@@ -23,6 +26,10 @@ const UNANSWERED_KEPT_MAX = 65_536;
 export interface ConnectionContext {
   hello: Omit<ServerHello, "protocol" | "role" | "frameBytesMax">;
   roles: Admission["roles"];
+  /** the one in force now */
+  authenticator(): Authenticator;
+  /** called once when a client is through with HELLO */
+  admitted(connection: ServerConnection): void;
   messages: Messages;
   limits: ServerLimits;
   logger: Logger;
@@ -33,10 +40,17 @@ export interface ConnectionContext {
 }
 
 /**
- * greeting: nothing but HELLO is accepted. open: serves. closing: the last bytes are on their way,
+ * greeting: nothing but HELLO is accepted, and PROOF where it was challenged. open: serves. closing: the last bytes are on their way,
  * input is thrown away. closed: gone.
  */
 type State = "greeting" | "open" | "closing" | "closed";
+
+/** A client that is to prove that it knows the secret, with the HELLO it came with. */
+interface Challenged {
+  hello: ClientHello;
+  id: number;
+  verdict: Extract<Verdict, { kind: "challenge" }>;
+}
 
 export class ServerConnection implements Connection, SocketHandler {
   readonly id: number;
@@ -48,6 +62,10 @@ export class ServerConnection implements Connection, SocketHandler {
   readonly #liveness: Liveness;
   #state: State = "greeting";
   #identity: PeerIdentity | null = null;
+  #facts: ConnectionFacts;
+  /** while the client is to prove that it knows the secret */
+  #challenged: Challenged | null = null;
+  #greetingBytes = 0;
   readonly #closeListeners: (() => void)[] = [];
   readonly #unanswered = new Set<number>();
   /** requests whose handlers have not settled */
@@ -64,9 +82,10 @@ export class ServerConnection implements Connection, SocketHandler {
   #pings = 0;
   #closingMs = 0;
 
-  constructor(options: { id: number; address: string; socket: ByteSocket; context: ConnectionContext }) {
+  constructor(options: { id: number; address: string; loopback: boolean; socket: ByteSocket; context: ConnectionContext }) {
     this.id = options.id;
     this.#address = options.address;
+    this.#facts = { tls: null, loopback: options.loopback };
     this.#context = options.context;
     this.#socket = options.socket;
     const { limits } = options.context;
@@ -85,6 +104,11 @@ export class ServerConnection implements Connection, SocketHandler {
 
   get closed(): boolean {
     return this.#state === "closing" || this.#state === "closed";
+  }
+
+  /** how long it has been open without HELLO, milliseconds; null once it is through */
+  greetingMs(nowMs: number): number | null {
+    return this.#identity === null ? nowMs - this.#openedMs : null;
   }
 
   /** whether nothing that was asked for is on its way: no handler runs and no output waits */
@@ -141,9 +165,9 @@ export class ServerConnection implements Connection, SocketHandler {
     this.flush();
   }
 
-  /** Ends it at once; what is queued is lost. */
-  terminate(): void {
-    if (this.#state !== "closed") this.#abort("stopped");
+  /** Ends it at once; what is queued is lost. The reason is for the log. */
+  terminate(reason: string): void {
+    if (this.#state !== "closed") this.#abort(reason);
   }
 
   /** Looks at the clock: called about every second for each connection, in place of timers. */
@@ -175,12 +199,17 @@ export class ServerConnection implements Connection, SocketHandler {
 
   // ---- as the socket sees it
 
+  secured(tls: NonNullable<ConnectionFacts["tls"]>): void {
+    this.#facts = { ...this.#facts, tls };
+  }
+
   received(chunk: Uint8Array): void {
     if (this.closed) return;
     this.#liveness.heard(this.#context.monotonicMs());
     this.#receiving = true;
     try {
       this.#decoder.push(chunk, (frame) => this.#frame(frame));
+      if (this.#state === "greeting") this.#countGreeting(chunk.length);
     } catch (error) {
       if (!(error instanceof LockdError)) this.#context.logger.error("connection-failed", { connection: this.id, stack: stackOf(error) });
       this.#refuse(asLockdError(error));
@@ -233,8 +262,10 @@ export class ServerConnection implements Connection, SocketHandler {
         return this.send("PONG", frame.id, {});
       case "PONG":
         return undefined;
+      case "PROOF":
+      case "CHALLENGE":
       case "HELLO":
-        return this.#refuse(new LockdError("protocol", "greet: a second HELLO"));
+        return this.#refuse(new LockdError("protocol", `greet: ${frame.type} after HELLO was through`));
       case "ERROR":
       case "UNKNOWN":
         this.#context.logger.debug("peer-complained", { connection: this.id, type: frame.type, about: frame.id });
@@ -244,20 +275,49 @@ export class ServerConnection implements Connection, SocketHandler {
     }
   }
 
+  #countGreeting(bytes: number): void {
+    this.#greetingBytes += bytes;
+    if (this.#greetingBytes > HELLO_BYTES_MAX) throw new LockdError("protocol", `greet: more than ${HELLO_BYTES_MAX} bytes before HELLO was through`);
+  }
+
   #greet(frame: Frame): void {
-    const { hello, roles, limits, logger } = this.#context;
-    let admitted;
     try {
-      admitted = admitClient(frame, { roles, cluster: hello.cluster });
+      if (this.#challenged === null) this.#takeHello(frame);
+      else this.#takeProof(frame, this.#challenged);
     } catch (error) {
-      return this.#refuse(asLockdError(error));
+      this.#refuse(asLockdError(error));
     }
-    this.#identity = identityOf(admitted, this.#address);
+  }
+
+  #takeHello(frame: Frame): void {
+    const hello = readClientHello(frame);
+    const verdict = this.#context.authenticator().begin(frame.body["auth"], hello.name, this.#facts);
+    if (verdict.kind === "admitted") return this.#admit(hello, frame.id, verdict);
+    this.#challenged = { hello, id: frame.id, verdict };
+    return this.send("CHALLENGE", frame.id, { nonce: verdict.nonce });
+  }
+
+  #takeProof(frame: Frame, { hello, id, verdict }: Challenged): void {
+    if (frame.type !== "PROOF") throw new LockdError("protocol", `greet: ${frame.type} came instead of PROOF`);
+    const outcome = verdict.finish(frame.body["proof"]);
+    assert(outcome.kind === "admitted", "one challenge is enough");
+    this.#challenged = null;
+    this.#admit(hello, id, outcome);
+  }
+
+  /** Only here the server says anything of itself. */
+  #admit(client: ClientHello, id: number, { principal, proof }: Extract<Verdict, { kind: "admitted" }>): void {
+    const { hello, roles, limits, logger } = this.#context;
+    checkAdmission(client, { roles, cluster: hello.cluster });
+    this.#identity = identityOf(client, this.#address, principal);
     this.#state = "open";
     this.#decoder.frameBytesMax = limits.frameBytesMax;
-    this.send("HELLO", frame.id, serverHelloBody({ ...hello, frameBytesMax: limits.frameBytesMax }));
-    const { role, name, host, pid } = admitted;
-    logger.debug("connection-opened", { connection: this.id, address: this.#address, role, name, host, pid });
+    this.#context.admitted(this);
+    const body = serverHelloBody({ ...hello, frameBytesMax: limits.frameBytesMax });
+    this.send("HELLO", id, proof === null ? body : { ...body, proof });
+    const { role, host, pid } = client;
+    const { name } = this.#identity;
+    logger.debug("connection-opened", { connection: this.id, address: this.#address, role, name, host, pid, by: principal.by });
   }
 
   #request(frame: Frame): void {

@@ -4,12 +4,15 @@
  */
 import type { Clock, Timers } from "../clock/clock.ts";
 import { LockdError } from "../errors.ts";
+import { isLoopbackHost } from "../loopback.ts";
 import type { Logger } from "../observe/types.ts";
+import type { Authenticator } from "../security/authenticator.ts";
+import type { ServerTls } from "../security/server-security.ts";
 import type { Admission } from "../wire/hello.ts";
 import type { Messages } from "../wire/registry.ts";
 import type { TraceHook } from "../wire/trace.ts";
 import { connectionLimit, readDescriptors } from "./descriptors.ts";
-import { SERVER_LIMITS, type ServerLimits } from "./limits.ts";
+import { greetingLimit, SERVER_LIMITS, type ServerLimits } from "./limits.ts";
 import { Listener } from "./listener.ts";
 import { type ConnectionContext, ServerConnection } from "./server-connection.ts";
 import { TurnQueue } from "./turn-queue.ts";
@@ -17,10 +20,13 @@ import { TurnQueue } from "./turn-queue.ts";
 const SWEEP_MS = 1_000;
 /** How often a stop looks whether all is answered. */
 const DRAIN_STEP_MS = 5;
+/** Where too many are before HELLO, one that has had this long makes room for the next. */
+const GREETING_SPARED_MS = 1_000;
 
 export interface ServerOptions {
   listen: { host: string; port: number };
   hello: ConnectionContext["hello"];
+  security: WireSecurity;
   /** roles that are let in; default: clients only */
   roles?: Admission["roles"];
   messages: Messages;
@@ -30,6 +36,13 @@ export interface ServerOptions {
   clock: Clock;
   timers: Timers;
   trace?: TraceHook | null;
+}
+
+/** How connections are secured and who is let in. */
+export interface WireSecurity {
+  /** null: no TLS */
+  tls: ServerTls | null;
+  authenticator: Authenticator;
 }
 
 export interface Server {
@@ -46,6 +59,8 @@ export interface Server {
    * Answers to earlier requests still go out.
    */
   quiesce(): void;
+  /** For connections from now on; those that are open stay. */
+  secure(security: WireSecurity): void;
   /**
    * Quiesces, waits for handlers and output, tells every client (ERROR `unavailable`) and closes. What
    * is not done after `drainMs` is cut. Resolves when all connections are gone.
@@ -58,10 +73,15 @@ export function startServer(options: ServerOptions): Server {
   const { logger, clock, timers } = options;
   const limits: ServerLimits = { ...SERVER_LIMITS, ...options.limits };
   const connections = new Set<ServerConnection>();
+  /** those that are not through with HELLO, the oldest first */
+  const greeting = new Set<ServerConnection>();
+  let { security } = options;
   const flushes = new TurnQueue<ServerConnection>((connection) => connection.flush());
   const context: ConnectionContext = {
     hello: options.hello,
     roles: options.roles ?? ["client"],
+    authenticator: () => security.authenticator,
+    admitted: (connection) => greeting.delete(connection),
     messages: options.messages,
     limits,
     logger,
@@ -71,15 +91,31 @@ export function startServer(options: ServerOptions): Server {
   };
   let lastId = 0;
   const connectionsMax = connectionLimit(limits.connectionsMax, readDescriptors());
+  const greetingMax = greetingLimit(limits.greetingMax, connectionsMax);
+  /** Not the newest: it may be somebody who knows the way in. Not one that has just come: it may be about to say so. */
+  const roomToGreet = (): boolean => {
+    if (greeting.size < greetingMax) return true;
+    const [oldest] = greeting;
+    if (oldest === undefined || (oldest.greetingMs(clock.monotonicMs()) ?? 0) < GREETING_SPARED_MS) return false;
+    greeting.delete(oldest);
+    oldest.terminate("too many before HELLO");
+    return true;
+  };
   const listener = new Listener({
     ...options.listen,
     connectionsMax,
+    tls: security.tls,
     logger,
     timers,
-    accept(socket, address) {
-      const connection = new ServerConnection({ id: ++lastId, address, socket, context });
+    accept(socket, { address, host }) {
+      if (!roomToGreet()) return null;
+      const connection = new ServerConnection({ id: ++lastId, address, loopback: isLoopbackHost(host), socket, context });
       connections.add(connection);
-      connection.onClose(() => connections.delete(connection));
+      greeting.add(connection);
+      connection.onClose(() => {
+        connections.delete(connection);
+        greeting.delete(connection);
+      });
       return connection;
     },
   });
@@ -110,6 +146,11 @@ export function startServer(options: ServerOptions): Server {
       return listener.listening;
     },
     quiesce,
+    secure(next) {
+      const before = security.tls;
+      security = next;
+      if (!sameTls(before, next.tls)) listener.useTls(next.tls);
+    },
     async stop({ drainMs }) {
       quiesce();
       const deadlineMs = clock.monotonicMs() + drainMs;
@@ -117,7 +158,11 @@ export function startServer(options: ServerOptions): Server {
       for (const connection of connections) connection.sayGoodbye();
       await until(deadlineMs, () => connections.size === 0);
       sweep.cancel();
-      for (const connection of connections) connection.terminate();
+      for (const connection of connections) connection.terminate("stopped");
     },
   };
+}
+
+function sameTls(a: ServerTls | null, b: ServerTls | null): boolean {
+  return a === b || (a !== null && b !== null && a.certificate === b.certificate && a.key === b.key && a.ca === b.ca);
 }

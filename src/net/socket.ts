@@ -2,6 +2,7 @@
  * The socket as connections see it: bytes out, bytes in, and the ends of both. Lets a connection run
  * over a real socket or over one that a test plays.
  */
+import type { ConnectionFacts } from "../security/authenticator.ts";
 
 /** What a connection does to its socket. */
 export interface ByteSocket {
@@ -19,6 +20,8 @@ export interface ByteSocket {
 
 /** What a socket does to its connection. */
 export interface SocketHandler {
+  /** TLS is agreed on: before the first bytes are received; not called without TLS. */
+  secured(tls: NonNullable<ConnectionFacts["tls"]>): void;
   /** The chunk may be reused after the call. */
   received(chunk: Uint8Array): void;
   /** The socket takes bytes again. */

@@ -6,7 +6,8 @@ import { lookup } from "node:dns/promises";
 import { type Address, formatAddress } from "../config/address.ts";
 import { LockdError } from "../errors.ts";
 import type { HealthChecks } from "./health.ts";
-import { isLoopbackHost, refusalOf } from "./http-guard.ts";
+import { isLoopbackHost } from "../loopback.ts";
+import { refusalOf } from "./http-guard.ts";
 import { errorAnswer, type HttpRouter, jsonAnswer } from "./http-router.ts";
 import { METRICS_CONTENT_TYPE, type MetricsRegistry } from "./metrics.ts";
 

@@ -8,6 +8,7 @@ import { assert, LockdError } from "../errors.ts";
 import type { HealthChecks } from "../observe/health.ts";
 import type { HttpRouter } from "../observe/http-router.ts";
 import type { Logger, Metrics } from "../observe/types.ts";
+import type { Access } from "../security/rules.ts";
 import type { Namespace, Store } from "../store/types.ts";
 import type { MessageRegistry } from "../wire/types.ts";
 import { orderPlugins } from "./graph.ts";
@@ -20,6 +21,7 @@ export interface PluginHostOptions {
   software: string;
   /** see Host.listenAddress */
   listenAddress: () => string;
+  access: Access;
   config: Config;
   logger: Logger;
   clock: Clock;
@@ -133,6 +135,7 @@ export class PluginHost {
       nodeName: options.nodeName,
       software: options.software,
       listenAddress: options.listenAddress,
+      access: options.access,
       config: sectionOf(options.config, plugin),
       logger: options.logger.child({ plugin: name }),
       clock: options.clock,

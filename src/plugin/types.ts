@@ -6,6 +6,7 @@ import type { CommandSpec } from "../cli/types.ts";
 import type { Clock, Timers } from "../clock/clock.ts";
 import type { OptionSpec, OptionValue } from "../config/types.ts";
 import type { Health, HttpRoutes, Logger, Metrics } from "../observe/types.ts";
+import type { Access } from "../security/rules.ts";
 import type { Namespace, Store } from "../store/types.ts";
 import type { MessageRegistry } from "../wire/types.ts";
 
@@ -52,6 +53,8 @@ export interface Host {
   readonly software: string;
   /** the address that others reach this node at; with port 0 the real one once the listener is open */
   listenAddress(): string;
+  /** what a client may do, by the rules in force now; who it is: `connection.identity.principal` */
+  readonly access: Access;
   /** the plugin's own section, complete and validated; keys as in its OptionSpecs */
   readonly config: Readonly<Record<string, OptionValue>>;
   readonly logger: Logger;

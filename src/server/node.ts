@@ -15,6 +15,7 @@ import type { Logger } from "../observe/types.ts";
 import { PluginHost } from "../plugin/host.ts";
 import type { Plugin } from "../plugin/types.ts";
 import { openStore } from "../store/store.ts";
+import type { ServerSecurity } from "../security/server-security.ts";
 import type { Store } from "../store/types.ts";
 import { Messages } from "../wire/registry.ts";
 import { traceToLogger } from "../wire/trace.ts";
@@ -32,6 +33,7 @@ export interface NodeOptions {
   plugins: readonly Plugin[];
   config: Config;
   settings: ServerSettings;
+  security: ServerSecurity;
   software: string;
   logger: Logger;
   clock: Clock;
@@ -54,11 +56,14 @@ export class ServerNode {
   #http: HttpServer | null = null;
   #beat: Timer | null = null;
   #state: State = "starting";
+  /** the one in force now */
+  #security: ServerSecurity;
   #storeFailure: string | null = null;
 
   /** Throws LockdError `config` when the plugins do not fit together; opens nothing yet. */
   constructor(options: NodeOptions) {
     this.#options = options;
+    this.#security = options.security;
     const { mode, config, settings, software, logger, clock, timers, fail } = options;
     this.#messages = new Messages(logger);
     this.#router = new HttpRouter(logger);
@@ -67,6 +72,10 @@ export class ServerNode {
       nodeName: settings.name,
       software,
       listenAddress: () => this.listenAddress,
+      access: {
+        allows: (principal, action, object) => this.#security.access.allows(principal, action, object),
+        allowsAll: (principal, action) => this.#security.access.allowsAll(principal, action),
+      },
       config,
       logger,
       clock,
@@ -112,6 +121,7 @@ export class ServerNode {
     this.#listener = startServer({
       listen: addressOf(settings.listen),
       hello: { name: settings.name, cluster: this.#store.directoryId, software: this.#options.software, features: [] },
+      security: this.#security,
       messages: this.#messages,
       logger,
       clock,
@@ -121,6 +131,15 @@ export class ServerNode {
     if (settings.http !== null) this.#http = await startHttp({ address: settings.http, router: this.#router });
     signal.throwIfAborted();
     this.#state = "ready";
+  }
+
+  /**
+   * Certificates, secrets, tokens and rules as they are from now on. Open connections stay, and what
+   * they ask for is judged by the new rules.
+   */
+  secure(security: ServerSecurity): void {
+    this.#security = security;
+    this.#listener?.secure(security);
   }
 
   /**

@@ -5,11 +5,14 @@
 import { constants } from "node:os";
 import { realClock, realTimers } from "../clock/real.ts";
 import type { Timers } from "../clock/clock.ts";
+import { ConfigReader } from "../config/reader.ts";
 import type { Config } from "../config/types.ts";
 import { asLockdError, LockdError } from "../errors.ts";
 import { colourWanted, type Logging, openLogging } from "../observe/logging.ts";
 import type { Notifier } from "../observe/sd-notify.ts";
 import type { Plugin } from "../plugin/types.ts";
+import { sameBytes } from "../security/challenge.ts";
+import { readServerSecurity, type ServerSecurity } from "../security/server-security.ts";
 import { isTerminal } from "../terminal.ts";
 import { ServerNode } from "./node.ts";
 import { checkReadyFd, tellReadyFd } from "./ready-fd.ts";
@@ -34,6 +37,16 @@ const FLUSH_MS = 1_000;
 /** A process that has to end at once is ended by the kernel when writing its last lines blocks. */
 const LAST_LINES_SECONDS = 2;
 
+/** What a reload takes up besides the log level; the files they name are read anew in any case. */
+const SECURITY_OPTIONS = ["tls-cert", "tls-key", "tls-ca", "secret-file", "token-file", "insecure", "auth.client"];
+
+function readSecurity(config: Config): ServerSecurity {
+  const random = (count: number): Uint8Array => crypto.getRandomValues(new Uint8Array(count));
+  return readServerSecurity(new ConfigReader(config.core), { clients: readSettings(config).clients, random });
+}
+
+const hashOf = ({ tls }: ServerSecurity): Uint8Array => tls?.certificateHash ?? new Uint8Array(0);
+
 type Cause = { kind: "signal"; name: "SIGTERM" | "SIGINT" } | { kind: "failure"; error: LockdError };
 
 /**
@@ -43,12 +56,13 @@ type Cause = { kind: "signal"; name: "SIGTERM" | "SIGINT" } | { kind: "failure";
 export async function runServer(options: RunOptions): Promise<number> {
   const settings = readSettings(options.config);
   if (settings.readyFd !== null) checkReadyFd(settings.readyFd);
-  const exposed = await checkExposure(settings);
+  const security = readSecurity(options.config);
+  const exposed = await checkExposure(settings, security);
   const colour = settings.log.file === null && colourWanted(isTerminal(2), options.environment);
   const logging = openLogging({ ...settings.log, paint: colour ? "coloured" : "plain" });
   if (exposed.length > 0) logging.logger.warn("reachable-without-authentication", { options: exposed.join(" ") });
   try {
-    return await new ServerProcess(options, settings, logging).run();
+    return await new ServerProcess(options, settings, security, logging).run();
   } catch (error) {
     const reason = asLockdError(error);
     // whoever started it reads the error on standard error; a log file has to hold it as well
@@ -62,6 +76,8 @@ export async function runServer(options: RunOptions): Promise<number> {
 class ServerProcess {
   readonly #options: RunOptions;
   readonly #settings: ServerSettings;
+  /** as it is in force, and the configuration it came from */
+  #security: { now: ServerSecurity; config: Config };
   readonly #logging: Logging;
   readonly #timers: Timers;
   readonly #node: ServerNode;
@@ -71,9 +87,10 @@ class ServerProcess {
   readonly #abort = new AbortController();
   #reloading: Promise<void> = Promise.resolve();
 
-  constructor(options: RunOptions, settings: ServerSettings, logging: Logging) {
+  constructor(options: RunOptions, settings: ServerSettings, security: ServerSecurity, logging: Logging) {
     this.#options = options;
     this.#settings = settings;
+    this.#security = { now: security, config: options.config };
     this.#logging = logging;
     const clock = realClock();
     this.#timers = realTimers(clock);
@@ -82,6 +99,7 @@ class ServerProcess {
       plugins: options.plugins,
       config: options.config,
       settings,
+      security,
       software: options.software,
       logger: logging.logger,
       clock,
@@ -102,6 +120,7 @@ class ServerProcess {
       data: this.#settings.dataDirectory,
       config: this.#options.config.file ?? "none",
     });
+    this.#tellSecurity();
     try {
       await this.#node.start(this.#abort.signal);
       notifier = await this.#openNotifier();
@@ -225,17 +244,38 @@ class ServerProcess {
     }
   }
 
+  /** How clients are told apart; nothing of it is secret. */
+  #tellSecurity(): void {
+    const { tls, methods, exposedFiles } = this.#security.now;
+    const { logger } = this.#logging;
+    if (tls !== null || methods.length > 0) {
+      const certificate = tls === null ? "none" : Buffer.from(tls.certificateHash).toString("hex");
+      const expires = tls === null ? null : new Date(tls.expiresMs).toISOString();
+      logger.info("security", { clients: methods.join(" ") || "not asked", certificate, expires });
+    }
+    if (tls !== null && tls.expiresMs < Date.now()) logger.warn("certificate-expired", { expires: new Date(tls.expiresMs).toISOString() });
+    if (exposedFiles.length > 0) logger.warn("secret-readable-by-all", { files: exposedFiles.join(" ") });
+  }
+
   /** SIGHUP: a rotated log file first, so that what follows is in the new one. Never throws. */
   async #reload(): Promise<void> {
     const { logger } = this.#logging;
     try {
       if (this.#logging.reopen()) logger.info("log-reopened", { file: this.#settings.log.file });
       const after = await this.#options.loadConfig();
+      const security = readSecurity(after);
+      const { insecure } = readSettings(after);
+      await checkExposure({ ...this.#settings, insecure }, security);
       const level = logLevelOf(after);
-      const changed = level === this.#logging.level ? "nothing" : `log-level from ${this.#logging.level} to ${level}`;
+      const changed = changedOptions(this.#security.config, after).filter((name) => SECURITY_OPTIONS.includes(name));
+      if (!sameBytes(hashOf(security), hashOf(this.#security.now))) changed.push("certificate");
+      if (level !== this.#logging.level) changed.push(`log-level from ${this.#logging.level} to ${level}`);
       // compared with what the process started with: that is what still runs
-      const waiting = changedOptions(this.#options.config, after).filter((name) => name !== "log-level");
-      logger.info("reloaded", { config: after.file ?? "none", changed });
+      const waiting = changedOptions(this.#options.config, after).filter((name) => name !== "log-level" && !SECURITY_OPTIONS.includes(name));
+      this.#security = { now: security, config: after };
+      this.#node.secure(security);
+      logger.info("reloaded", { config: after.file ?? "none", changed: changed.length === 0 ? "nothing" : changed.join(", ") });
+      this.#tellSecurity();
       if (waiting.length > 0) logger.warn("restart-needed", { options: waiting.join(" ") });
       this.#logging.level = level;
     } catch (error) {

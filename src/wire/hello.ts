@@ -5,6 +5,7 @@
 import * as v from "valibot";
 import { LIMITS, PROTOCOL_VERSION } from "../client/protocol.ts";
 import { LockdError } from "../errors.ts";
+import type { Principal } from "../security/rules.ts";
 import { bodyParser, integerSchema, textSchema } from "./schema.ts";
 import type { Body, Frame, PeerIdentity } from "./types.ts";
 
@@ -90,13 +91,19 @@ export interface Admission {
 }
 
 /**
- * The client's HELLO from the first frame of a connection. Throws LockdError with the reason for
- * which it is refused: `protocol` for another first frame or version, `invalid` for a bad field,
- * `denied` for a role without use here, `config` for another cluster.
+ * The client's HELLO from the first frame of a connection. Throws LockdError `protocol` for another
+ * first frame or version, `invalid` for a bad field. Says nothing of this server.
  */
-export function admitClient(frame: Frame, admission: Admission): ClientHello {
+export function readClientHello(frame: Frame): ClientHello {
   checkFirst(frame);
-  const hello = parseClient(frame.body);
+  return parseClient(frame.body);
+}
+
+/**
+ * Whether a client that has said who it is belongs here. Throws LockdError `denied` for a role without
+ * use here, `config` for another cluster.
+ */
+export function checkAdmission(hello: ClientHello, admission: Admission): void {
   if (!admission.roles.includes(hello.role)) {
     throw new LockdError("denied", `greet ${hello.role}: this server serves ${admission.roles.join(", ")}`);
   }
@@ -105,7 +112,6 @@ export function admitClient(frame: Frame, admission: Admission): ClientHello {
       hint: "check the address: another lockd cluster answers there",
     });
   }
-  return hello;
 }
 
 /**
@@ -129,10 +135,14 @@ function checkFirst(frame: Frame): void {
   }
 }
 
-/** Who is connected, as handlers see it. `address` is `ip:port` as seen from here. */
-export const identityOf = (hello: ClientHello, address: string): PeerIdentity => ({
+/**
+ * Who is connected, as handlers see it. `address` is `ip:port` as seen from here. A name that a
+ * certificate or a token proves beats the one that the client gives itself.
+ */
+export const identityOf = (hello: ClientHello, address: string, principal: Principal): PeerIdentity => ({
   role: hello.role,
-  name: hello.name,
+  name: principal.by === "certificate" || principal.by === "token" ? principal.name : hello.name,
+  principal,
   host: hello.host,
   pid: hello.pid,
   program: hello.program,

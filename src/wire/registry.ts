@@ -13,7 +13,7 @@ interface Registered {
 }
 
 /** Types that every connection understands by itself. */
-const RESERVED: readonly string[] = ["HELLO", "PING", "PONG", "ERROR", "UNKNOWN"];
+const RESERVED: readonly string[] = ["HELLO", "CHALLENGE", "PROOF", "PING", "PONG", "ERROR", "UNKNOWN"];
 
 export class Messages {
   readonly #registered = new Map<string, Registered>();

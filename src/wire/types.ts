@@ -3,6 +3,8 @@
  * Knows no socket and no plugin.
  */
 
+import type { Principal } from "../security/rules.ts";
+
 /** A CBOR map as it came off the wire, before a schema has looked at it. */
 export type Body = Readonly<Record<string, unknown>>;
 
@@ -16,6 +18,8 @@ export interface Frame {
 /** Who is at the other end, as its HELLO said (validated, and authenticated where that is asked for). */
 export interface PeerIdentity {
   role: "client" | "peer" | "sync";
+  /** who it is by its credentials, which decide what it may do */
+  principal: Principal;
   /** name of the computer or the client program */
   name: string;
   host: string;

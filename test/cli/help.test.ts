@@ -41,6 +41,7 @@ Configuration and data:
   config   write, check or show the configuration
   plugins  list plugins: name, version, origin, commands, dependencies
   store    check, back up or restore a data directory
+  tls      make certificates of a private CA
 
 \`lockd COMMAND --help\` explains a command, \`lockd --version\` prints the version.
 

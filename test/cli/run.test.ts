@@ -186,7 +186,7 @@ describe("what a command gets", () => {
       },
     });
     expect(ended).toEqual({ code: 7, stdout: "", stderr: "" });
-    expect(started).toEqual(["serve", ["fake", "other"], "[::1]:0", "127.0.0.1:4080", 4, ["fake", "other"], "1.2.3", true]);
+    expect(started).toEqual(["serve", ["fake", "other"], "[::1]:0", "127.0.0.1:4080", 4, ["auth", "fake", "other"], "1.2.3", true]);
   });
 
   test("includes the environment as it is", async () => {

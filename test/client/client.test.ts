@@ -126,8 +126,8 @@ describe("connect", () => {
     cleanUps.push(() => new Promise((resolve) => server.close(() => resolve())));
     const address = server.address();
     if (address === null || typeof address === "string") throw new Error("no port");
-    const error = await rejection(connect({ servers: [`127.0.0.1:${address.port}`] }));
-    expect(error.code).toBe("protocol");
+    const error = await rejection(connect({ servers: [`127.0.0.1:${address.port}`], wait: 60_000 }));
+    expect(error).toMatchObject({ code: "unavailable", retryable: false, message: expect.stringContaining("does not speak the protocol of lockd") });
   });
 
   test("keeps trying until its wait is over", async () => {

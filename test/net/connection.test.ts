@@ -4,6 +4,7 @@ import { FakeClock } from "../../src/clock/fake.ts";
 import { SERVER_LIMITS, type ServerLimits } from "../../src/net/limits.ts";
 import { type ConnectionContext, ServerConnection } from "../../src/net/server-connection.ts";
 import type { ByteSocket } from "../../src/net/socket.ts";
+import { ASKS_NOBODY } from "../../src/security/authenticator.ts";
 import { encodeFrame, FrameDecoder } from "../../src/wire/frame.ts";
 import { Messages } from "../../src/wire/registry.ts";
 import type { Connection, Frame } from "../../src/wire/types.ts";
@@ -56,6 +57,8 @@ function stage(limits: Partial<ServerLimits> = {}, handler: (connection: Connect
   const context: ConnectionContext = {
     hello: { name: "n", cluster: "c", software: "s", features: [] },
     roles: ["client"],
+    authenticator: () => ASKS_NOBODY,
+    admitted: () => undefined,
     messages,
     limits: { ...SERVER_LIMITS, ...limits },
     logger,
@@ -64,7 +67,7 @@ function stage(limits: Partial<ServerLimits> = {}, handler: (connection: Connect
     flushSoon: (connection) => void due.push(connection),
   };
   const socket = new PlayedSocket();
-  const connection = new ServerConnection({ id: 1, address: "1.2.3.4:5", socket, context });
+  const connection = new ServerConnection({ id: 1, address: "1.2.3.4:5", loopback: false, socket, context });
   return {
     connection,
     socket,

@@ -4,8 +4,9 @@ import type { Clock, Timers } from "../../src/clock/clock.ts";
 import { realClock, realTimers } from "../../src/clock/real.ts";
 import { LockdError } from "../../src/errors.ts";
 import type { ServerLimits } from "../../src/net/limits.ts";
-import { type Server, startServer } from "../../src/net/server.ts";
+import { type Server, startServer, type WireSecurity } from "../../src/net/server.ts";
 import type { LogFields, Logger } from "../../src/observe/types.ts";
+import { ASKS_NOBODY } from "../../src/security/authenticator.ts";
 import { encodeFrame, FrameDecoder } from "../../src/wire/frame.ts";
 import { clientHelloBody } from "../../src/wire/hello.ts";
 import { Messages } from "../../src/wire/registry.ts";
@@ -60,6 +61,8 @@ export interface WorldOptions {
   clock?: Clock;
   timers?: Timers;
   trace?: TraceHook;
+  /** default: no TLS, nobody is asked */
+  security?: WireSecurity;
   register?(messages: Messages): void;
 }
 
@@ -82,6 +85,7 @@ export function startWorld(options: WorldOptions = {}): World {
   const server = startServer({
     listen: options.listen ?? { host: "127.0.0.1", port: 0 },
     hello: { name: "node", cluster: "cluster-id", software: "0.0.1", features: ["echo"] },
+    security: options.security ?? { tls: null, authenticator: ASKS_NOBODY },
     messages,
     ...(options.limits === undefined ? {} : { limits: options.limits }),
     ...(options.trace === undefined ? {} : { trace: options.trace }),

@@ -31,7 +31,7 @@ describe("the handshake", () => {
     client.send("ECHO", 1, { a: 1 });
     expect((await client.next()).type).toBe("ECHOED");
     const { address, ...identity } = seen[0]?.identity ?? { address: "" };
-    expect(identity).toEqual({ role: "client", name: "tester", host: "here", pid: 4711, program: "test", software: "0.0.1", features: [] });
+    expect(identity).toEqual({ principal: { name: "", by: "nothing" }, role: "client", name: "tester", host: "here", pid: 4711, program: "test", software: "0.0.1", features: [] });
     expect(address).toBe(`127.0.0.1:${client.socket.localPort}`);
   });
 
@@ -89,7 +89,7 @@ describe("the handshake", () => {
   test("may not come twice", async () => {
     const client = await RawClient.greeted(world().server);
     client.send("HELLO", 5, HELLO);
-    expect((await client.next()).body["message"]).toContain("a second HELLO");
+    expect((await client.next()).body["message"]).toContain("HELLO after HELLO was through");
     await client.untilClosed();
   });
 });

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { LockdError } from "../../src/errors.ts";
 import { HealthChecks } from "../../src/observe/health.ts";
 import { addCoreRoutes, type HttpServer, type HttpServerOptions, startHttp } from "../../src/observe/http.ts";
-import { isLoopbackHost } from "../../src/observe/http-guard.ts";
+import { isLoopbackHost } from "../../src/loopback.ts";
 import { HttpRouter } from "../../src/observe/http-router.ts";
 import type { LogLine } from "../../src/observe/log-format.ts";
 import { loggerInto } from "../../src/observe/logging.ts";

@@ -26,6 +26,7 @@ describe("settings", () => {
       http: { host: "127.0.0.1", port: 4080 },
       dataDirectory: expect.stringMatching(/lockd$/),
       insecure: false,
+      clients: [],
       traceMessages: false,
       readyFd: null,
       log: { level: "info", format: expect.stringMatching(/^(text|json)$/), file: null },
@@ -50,6 +51,7 @@ describe("settings", () => {
       http: null,
       dataDirectory: "/data",
       insecure: true,
+      clients: [],
       traceMessages: true,
       readyFd: null,
       log: { level: "debug", format: "text", file: "/log" },
@@ -59,7 +61,7 @@ describe("settings", () => {
 
 describe("exposure", () => {
   const check = (listen: string, http: string | null, insecure: boolean) =>
-    checkExposure({ listen, http: http === null ? null : addressOf(http), insecure });
+    checkExposure({ listen, http: http === null ? null : addressOf(http), insecure }, { methods: [], tls: null });
 
   test.each(["127.0.0.1:1", "[::1]:1", "localhost:1"])("%s stays on this machine", async (address) => {
     expect(await check(address, address, false)).toEqual([]);

@@ -2,12 +2,19 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { LockdError } from "../../src/errors.ts";
 import { encodeFrame, FrameDecoder } from "../../src/wire/frame.ts";
-import { admitClient, clientHelloBody, identityOf, readServerHello, serverHelloBody } from "../../src/wire/hello.ts";
+import { type Admission, checkAdmission, type ClientHello, clientHelloBody, identityOf, readClientHello, readServerHello, serverHelloBody } from "../../src/wire/hello.ts";
+import { NOBODY_ASKED } from "../../src/security/rules.ts";
 import type { Body, Frame } from "../../src/wire/types.ts";
 
 const CLIENT = { role: "sync", name: "n", host: "h", pid: 1, program: "p", software: "1.2.3", features: ["a"], cluster: "c" } as const;
 const SERVER = { name: "n", cluster: "c", software: "1.2.3", features: [], frameBytesMax: 1 << 24 };
 const ADMISSION = { roles: ["client", "sync"], cluster: "c" } as const;
+
+function admitClient(frame: Frame, admission: Admission): ClientHello {
+  const hello = readClientHello(frame);
+  checkAdmission(hello, admission);
+  return hello;
+}
 
 function overTheWire(type: string, body: Body): Frame {
   const frames: Frame[] = [];
@@ -21,7 +28,7 @@ describe("HELLO", () => {
   test("of a client is read as it was written", () => {
     const hello = admitClient(overTheWire("HELLO", clientHelloBody(CLIENT)), ADMISSION);
     expect(hello).toEqual({ protocol: 1, ...CLIENT, features: ["a"] });
-    expect(identityOf(hello, "1.2.3.4:5")).toEqual({ role: "sync", name: "n", host: "h", pid: 1, program: "p", software: "1.2.3", features: ["a"], address: "1.2.3.4:5" });
+    expect(identityOf(hello, "1.2.3.4:5", NOBODY_ASKED)).toEqual({ principal: NOBODY_ASKED, role: "sync", name: "n", host: "h", pid: 1, program: "p", software: "1.2.3", features: ["a"], address: "1.2.3.4:5" });
   });
 
   test("of a server is read as it was written", () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { LockdError } from "../../src/errors.ts";
+import { NOBODY_ASKED } from "../../src/security/rules.ts";
 import { Messages } from "../../src/wire/registry.ts";
 import type { Body, Connection } from "../../src/wire/types.ts";
 import { memoryLogger } from "../net/kit.ts";
@@ -10,7 +11,7 @@ function connection(): Connection & { sent: [string, number, Body][] } {
   const sent: [string, number, Body][] = [];
   return {
     id: 1,
-    identity: { role: "client", name: "n", host: "h", pid: 1, program: "p", software: "s", features: [], address: "a" },
+    identity: { principal: NOBODY_ASKED, role: "client", name: "n", host: "h", pid: 1, program: "p", software: "s", features: [], address: "a" },
     closed: false,
     sent,
     send: (type, id, body) => void sent.push([type, id, body]),

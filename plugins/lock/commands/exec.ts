@@ -4,8 +4,8 @@ import type { CommandContext } from "../../../src/cli/types.ts";
 import type { LockdClient } from "../../../src/client/client.ts";
 import type { Lock } from "../../../src/client/lock.ts";
 import { assert } from "../../../src/errors.ts";
+import { clientFiles } from "../../../src/security/option-names.ts";
 import { bootTimeMs } from "../../../src/system/bootTimer.ts";
-import { softwareVersion } from "../../../src/version.ts";
 import type { OnLost } from "../exec/guardedChild.ts";
 import { readInheritance } from "../exec/inheritance.ts";
 import { runGuarded } from "../exec/run.ts";
@@ -32,7 +32,6 @@ async function runCommand(context: CommandContext): Promise<number> {
   const inheritance = readInheritance();
   const { values, positionals: objects, child: argv } = context;
   const request = { ...lockOptions(context, "exec"), duration: values.number("duration") };
-  const servers = values.list("connect");
   let client: LockdClient | null = null;
   try {
     return await runGuarded<Lock>({
@@ -45,15 +44,8 @@ async function runCommand(context: CommandContext): Promise<number> {
         const waitMs = values.numberOrNull("wait");
         const startMs = bootTimeMs();
         // only now: the helpers start up while it loads
-        const [{ connect }, { userName }] = await Promise.all([import("../../../src/client/client.ts"), import("./with-client.ts")]);
-        client = await connect({
-          servers,
-          wait: waitMs,
-          signal,
-          name: userName(),
-          program: `lockd exec ${basename(argv[0] ?? "")}`,
-          software: `lockd ${await softwareVersion()}`,
-        });
+        const { connectAs } = await import("./with-client.ts");
+        client = await connectAs(context, { program: `lockd exec ${basename(argv[0] ?? "")}`, waitMs, signal });
         const leftMs = waitMs === null ? null : Math.max(0, Math.round(waitMs - (bootTimeMs() - startMs)));
         return client.lock(objects, { ...request, wait: leftMs, signal });
       },
@@ -64,7 +56,7 @@ async function runCommand(context: CommandContext): Promise<number> {
           LOCKD_HANDLE: lock.handle,
           LOCKD_DEADLINE: String(Math.floor(lock.deadline)),
         },
-        release: { handle: lock.handle, servers },
+        release: { handle: lock.handle, servers: values.list("connect"), files: clientFiles(values) },
       }),
     });
   } finally {

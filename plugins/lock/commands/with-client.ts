@@ -2,6 +2,8 @@
 import { readFileSync } from "node:fs";
 import type { CommandContext } from "../../../src/cli/types.ts";
 import { connect, type LockdClient } from "../../../src/client/client.ts";
+import { readClientSecurity } from "../../../src/security/client-files.ts";
+import { clientFiles } from "../../../src/security/option-names.ts";
 import { softwareVersion } from "../../../src/version.ts";
 
 export interface ClientChoices {
@@ -14,19 +16,25 @@ export interface ClientChoices {
 
 /** Runs `work` with a connected client and closes it whatever happens. Rejects as `connect` does. */
 export async function withClient<T>(context: CommandContext, choices: ClientChoices, work: (client: LockdClient) => Promise<T>): Promise<T> {
-  const client = await connect({
+  const client = await connectAs(context, choices);
+  try {
+    return await work(client);
+  } finally {
+    await client.close();
+  }
+}
+
+/** A connected client, which the caller closes: servers and credentials from the command's options. Rejects as `connect` does. */
+export async function connectAs(context: CommandContext, choices: ClientChoices): Promise<LockdClient> {
+  return connect({
     servers: context.values.list("connect"),
+    security: readClientSecurity(clientFiles(context.values)),
     name: userName(),
     program: choices.program,
     software: `lockd ${await softwareVersion()}`,
     wait: choices.waitMs,
     signal: choices.signal,
   });
-  try {
-    return await work(client);
-  } finally {
-    await client.close();
-  }
 }
 
 /**

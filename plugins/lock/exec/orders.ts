@@ -3,11 +3,15 @@
  * byte each. Shared by both ends; knows neither of them.
  */
 
+import type { ClientFiles } from "../../../src/security/option-names.ts";
+
 /** How the supervisor lets go of the lock when the wrapper is gone. Secret: it travels by pipe only. */
 export interface ReleaseOrder {
   handle: string;
   /** addresses of servers, tried in turn */
   servers: readonly string[];
+  /** where its credentials are; read only when they are needed, so a pipe never carries them */
+  files: ClientFiles;
 }
 
 export type Order =

@@ -1,7 +1,7 @@
 /** Declaration of `lockd exec`. Its code is loaded when it runs. */
 import type { CommandSpec } from "../../../src/cli/types.ts";
 import { DEFAULTS } from "../../../src/client/protocol.ts";
-import { durationFlag, lockFlags } from "../command-specs.ts";
+import { CLIENT, durationFlag, lockFlags } from "../command-specs.ts";
 
 export const execCommand: CommandSpec = {
   name: "exec",
@@ -38,7 +38,7 @@ export const execCommand: CommandSpec = {
       valueName: "CODE",
     },
   ],
-  options: ["connect", "config", "log-level", "json"],
+  options: [...CLIENT, "json"],
   examples: [
     ["lockd exec backup -- pg_dump -f dump.sql shop", "waits for its turn, then runs"],
     ["lockd exec nightly --wait 0 -- ./job.sh", "only if nobody else does: else exit code 75"],

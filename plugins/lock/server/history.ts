@@ -55,13 +55,16 @@ export class History {
     }
   }
 
-  /** Up to `limit` events with ids from `fromId` on whose object starts with `prefix`, and where to go on. */
-  page(fromId: number, prefix: string, limit: number): { events: LockEvent[]; nextId: number } {
+  /**
+   * Up to `limit` events with ids from `fromId` on whose object starts with `prefix` and may be seen, and
+   * where to go on.
+   */
+  page(fromId: number, prefix: string, limit: number, sees: (object: string) => boolean = () => true): { events: LockEvent[]; nextId: number } {
     const found: LockEvent[] = [];
     let index = this.#indexOf(fromId);
     for (; index < this.#events.length && found.length < limit; index += 1) {
       const event = this.#events[index];
-      if (event !== undefined && event.object.startsWith(prefix)) found.push(event);
+      if (event !== undefined && event.object.startsWith(prefix) && sees(event.object)) found.push(event);
     }
     return { events: found, nextId: this.#events[index]?.id ?? this.#nextId };
   }

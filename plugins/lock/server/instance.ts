@@ -14,6 +14,7 @@ import { limitsFrom, numberOf } from "../options.ts";
 import { decodeEvents, EVENT_STREAM, History } from "./history.ts";
 import { LocalEngine } from "./local-engine.ts";
 import { LockMetrics } from "./lock-metrics.ts";
+import { Permissions } from "./permissions.ts";
 import { LockQueries } from "./queries.ts";
 import * as requests from "./requests.ts";
 import { LockService } from "./service.ts";
@@ -33,8 +34,10 @@ export function setupLock(host: Host): PluginInstance {
     historyMax,
     fail: (error) => host.fail(error),
   });
+  const permissions = new Permissions(host.access);
   const watchers = new Watchers({
     timers: host.timers,
+    sees: (connection, object) => permissions.sees(connection, object),
     look: (object, found) => engine.read((table, at) => freedomOf(table, object, at.nowMs), found),
   });
   const startedMs = host.clock.monotonicMs();
@@ -58,7 +61,7 @@ export function setupLock(host: Host): PluginInstance {
     uptime: Math.round(host.clock.monotonicMs() - startedMs),
     ...ticketCounts(statistics()),
   });
-  const queries = new LockQueries({ engine, history, watchers, status });
+  const queries = new LockQueries({ engine, history, watchers, permissions, status });
   const metrics = new LockMetrics(host.metrics, statistics);
   const service = new LockService({
     engine,
@@ -73,7 +76,7 @@ export function setupLock(host: Host): PluginInstance {
     const { ready, reason } = engine.status();
     return ready ? { ok: true } : { ok: false, reason: reason ?? "the lock service is not ready" };
   });
-  registerMessages(host.messages, { engine, service, queries });
+  registerMessages(host.messages, { engine, service, queries, permissions });
 
   return {
     async start(): Promise<void> {
@@ -107,10 +110,10 @@ function freedomOf(table: LockTable, object: string, nowMs: number): Freedom {
   return { free: table.isFree(object, nowMs), delayLeftMs: endMs === null ? null : endMs - nowMs };
 }
 
-/** Registers what this service serves, with the back-pressure of the engine. */
+/** Registers what this service serves to whom, with the back-pressure of the engine. */
 export function registerMessages(
   messages: MessageRegistry,
-  { engine, service, queries }: { engine: LockEngine; service: LockService; queries: LockQueries },
+  { engine, service, queries, permissions }: { engine: LockEngine; service: LockService; queries: LockQueries; permissions: Permissions },
 ): void {
   const serve = <T>(type: string, parse: BodyParser<T>, handle: (connection: Connection, id: number, body: T) => void): void => {
     messages.on(type, parse, (connection, id, body) => {
@@ -126,17 +129,36 @@ export function registerMessages(
     });
   serve("SESSION", requests.parseSession, (connection, id, body) => service.session(connection, id, body));
   serve("GOODBYE", requests.parseNothing, (connection, id) => service.goodbye(connection, id));
-  serve("LOCK", requests.parseLock, (connection, id, body) => service.lock(connection, id, body));
+  serve("LOCK", requests.parseLock, (connection, id, body) => {
+    const refusal = permissions.refusesLock(connection, body.spec.objects);
+    if (refusal === null) service.lock(connection, id, body);
+    else service.refuseLock(connection, id, { request: body.request, refusal });
+  });
   serve("RENEW", requests.parseRenew, (connection, id, body) => service.renew(connection, id, body));
   serve("UNLOCK", requests.parseUnlock, (connection, id, body) => service.unlock(connection, id, body));
-  serve("RELEASE", requests.parseRelease, (connection, id, body) => service.release(connection, id, body));
-  serve("KICK", requests.parseKick, (connection, id, body) => service.kick(connection, id, body));
+  serve("RELEASE", requests.parseRelease, (connection, id, body) => {
+    permissions.mustForce(connection, body.object);
+    service.release(connection, id, body);
+  });
+  serve("KICK", requests.parseKick, (connection, id, body) => {
+    permissions.mustForceAll(connection);
+    service.kick(connection, id, body);
+  });
   look("LISTTICKETS", requests.parseList, (connection, id, body) => queries.list(connection, id, body));
-  look("WHY", requests.parseWhy, (connection, id, body) => queries.why(connection, id, body));
+  look("WHY", requests.parseWhy, (connection, id, body) => {
+    permissions.mustSee(connection, body.object);
+    queries.why(connection, id, body);
+  });
   look("EVENTS", requests.parseEvents, (connection, id, body) => queries.events(connection, id, body));
   look("UNFOLLOW", requests.parseUnfollow, (connection, id, body) => queries.unfollow(connection, id, body));
-  look("SESSIONS", requests.parseSessions, (connection, id, body) => queries.sessions(connection, id, body));
-  look("WAITFREE", requests.parseWaitFree, (connection, id, body) => queries.waitFree(connection, id, body));
+  look("SESSIONS", requests.parseSessions, (connection, id, body) => {
+    permissions.mustSeeAll(connection);
+    queries.sessions(connection, id, body);
+  });
+  look("WAITFREE", requests.parseWaitFree, (connection, id, body) => {
+    permissions.mustSeeFreedom(connection, body.object);
+    queries.waitFree(connection, id, body);
+  });
   look("LOCKSTATUS", requests.parseNothing, (connection, id) => queries.lockStatus(connection, id));
   look("STATUS", requests.parseNothing, (connection, id) => queries.status(connection, id));
 }

@@ -10,6 +10,7 @@ import type { LockEvent } from "../core/types.ts";
 import type { LockEngine } from "../engine.ts";
 import { eventBody, sessionBody, ticketBody } from "./bodies.ts";
 import type { History } from "./history.ts";
+import type { Permissions } from "./permissions.ts";
 import type { Watchers } from "./watchers.ts";
 
 const WHY_WAITERS_MAX = 1000;
@@ -19,6 +20,7 @@ export interface LockQueriesOptions {
   engine: LockEngine;
   history: History;
   watchers: Watchers;
+  permissions: Permissions;
   status(): StatusBody;
 }
 
@@ -26,12 +28,14 @@ export class LockQueries {
   readonly #engine: LockEngine;
   readonly #history: History;
   readonly #watchers: Watchers;
+  readonly #permissions: Permissions;
   readonly #status: () => StatusBody;
 
   constructor(options: LockQueriesOptions) {
     this.#engine = options.engine;
     this.#history = options.history;
     this.#watchers = options.watchers;
+    this.#permissions = options.permissions;
     this.#status = options.status;
   }
 
@@ -39,7 +43,9 @@ export class LockQueries {
     this.#engine.read(
       (table) => table.list({ ...body, after: body.after === null ? null : [body.after[0], body.after[1]] }),
       ({ tickets, next }, at) => {
-        answer(connection, id, "TICKETLIST", { tickets: tickets.map((view) => ticketBody(view, at)), next });
+        // a page may have fewer than it could, or none: `next` alone says whether there are more
+        const seen = tickets.filter(({ object }) => this.#permissions.sees(connection, object));
+        answer(connection, id, "TICKETLIST", { tickets: seen.map((view) => ticketBody(view, at)), next });
       },
     );
   }
@@ -54,7 +60,7 @@ export class LockQueries {
           waiters: why.waiters.map((view) => ticketBody(view, at)),
           waitersTotal: why.waitersTotal,
           ...(why.delayUntilMs === null ? {} : { delayLeft: Math.max(0, why.delayUntilMs - at.nowMs) }),
-          cycle: why.cycle.map((edge) => ({
+          cycle: why.cycle.filter((edge) => this.#permissions.sees(connection, edge.object)).map((edge) => ({
             waiter: ticketBody(edge.waiter, at).holder,
             object: edge.object,
             holder: ticketBody(edge.holder, at).holder,
@@ -67,7 +73,7 @@ export class LockQueries {
 
   events(connection: Connection, id: number, body: { prefix: string; from: number | null; follow: boolean; limit: number }): void {
     const from = body.from ?? (body.follow ? this.#history.nextId : this.#history.oldestId);
-    const { events, nextId } = this.#history.page(from, body.prefix, body.limit);
+    const { events, nextId } = this.#history.page(from, body.prefix, body.limit, (object) => this.#permissions.sees(connection, object));
     connection.send("EVENTS", id, { events: events.map(eventBody), oldest: this.#history.oldestId, next: nextId });
     // live events only once the client has read all pages: then none is doubled and none left out
     if (body.follow && events.length < body.limit) this.#watchers.follow(connection, id, body.prefix);

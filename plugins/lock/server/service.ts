@@ -97,6 +97,13 @@ export class LockService implements EngineListener {
     else this.#lock(this.#bindings.of(connection), id, body);
   }
 
+  /** It may not have what it asks for, whatever its state. */
+  refuseLock(connection: Connection, id: number, { request, refusal }: { request: string; refusal: LockdError }): void {
+    const { code, message } = refusal;
+    this.#metrics.failed(code);
+    connection.send("LOCKFAILED", id, { request, code, message });
+  }
+
   /** The session is not decided because the engine is not ready: the wait runs all the same. */
   #lockAfterOpening(connection: Connection, id: number, { request, spec }: LockBodyParsed): void {
     const { waitMs } = spec;

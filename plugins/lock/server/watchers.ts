@@ -22,6 +22,8 @@ export interface WatchersOptions {
   timers: Timers;
   /** calls back, once that is durable, with whether an object is free */
   look(object: string, found: (freedom: Freedom) => void): void;
+  /** whether the client may see events of the object, now */
+  sees(connection: Connection, object: string): boolean;
 }
 
 interface FreeWaiter {
@@ -51,6 +53,7 @@ interface Audience {
 export class Watchers {
   readonly #timers: Timers;
   readonly #look: WatchersOptions["look"];
+  readonly #sees: WatchersOptions["sees"];
   readonly #audiences = new Map<Connection, Audience>();
   readonly #followers = new Set<Connection>();
   readonly #objects = new Map<string, WatchedObject>();
@@ -58,6 +61,7 @@ export class Watchers {
   constructor(options: WatchersOptions) {
     this.#timers = options.timers;
     this.#look = (object, found) => options.look(object, found);
+    this.#sees = (connection, object) => options.sees(connection, object);
   }
 
   /**
@@ -119,6 +123,7 @@ export class Watchers {
     for (const event of events) {
       const body = eventBody(event);
       for (const connection of this.#followers) {
+        if (!this.#sees(connection, event.object)) continue;
         for (const [frameId, prefix] of this.#audience(connection).follows) {
           if (event.object.startsWith(prefix)) connection.send("EVENT", frameId, body);
         }

@@ -1,5 +1,6 @@
 /** `lockd config init`: prints a commented configuration file, or creates one. */
 import { closeSync, fsyncSync, openSync, writeFileSync } from "node:fs";
+import { coreSections } from "../../config/core-options.ts";
 import { configTemplate } from "../../config/template.ts";
 import { LockdError } from "../../errors.ts";
 import { quoted } from "../../text.ts";
@@ -13,7 +14,10 @@ export function configInit({ catalog, coreOptions }: ProgramParts): CommandModul
   return {
     async run({ positionals: [path], out }) {
       const plugins = await catalog.all();
-      const text = configTemplate(coreOptions, plugins.map(({ plugin }) => ({ name: plugin.name, options: plugin.config ?? [] })));
+      const text = configTemplate(coreOptions, [
+        ...coreSections,
+        ...plugins.map(({ plugin }) => ({ name: plugin.name, options: plugin.config ?? [] })),
+      ]);
       if (path === undefined || path === "-") {
         await out.write(text);
       } else {

@@ -1,4 +1,5 @@
 /** `lockd config show`: each value with its origin. Secrets are never shown. */
+import { coreSections } from "../../config/core-options.ts";
 import type { ConfigValue, OptionOrigin, OptionSpec, OptionValue } from "../../config/types.ts";
 import { valueText } from "../../config/values.ts";
 import type { ProgramParts } from "../program-parts.ts";
@@ -15,6 +16,7 @@ export function configShow({ catalog, coreOptions }: ProgramParts): CommandModul
       const plugins = await catalog.all();
       const rows = [
         ...sectionRows(null, coreOptions, config.core),
+        ...coreSections.flatMap(({ name, options }) => sectionRows(name, options, config.sections.get(name))),
         ...plugins.flatMap(({ plugin }) => sectionRows(plugin.name, plugin.config ?? [], config.sections.get(plugin.name))),
       ];
       if (out.json) {
@@ -45,7 +47,8 @@ function sectionRows(
     const found = values?.get(spec.name);
     // what is said on the command line alone is no configuration
     if (found === undefined || (spec.noFile === true && spec.noEnvironment === true)) return [];
-    const hidden = spec.noFlag === true && found.value !== null;
+    const empty = found.value === null || (typeof found.value === "object" && found.value.length === 0);
+    const hidden = spec.noFlag === true && !empty;
     const value = hidden ? HIDDEN : found.value;
     return [{ section, name: spec.name, value, text: hidden ? HIDDEN : valueText(spec, found.value) || "-", origin: found.origin }];
   });

@@ -4,6 +4,7 @@
  */
 import { registerMessages } from "../../../plugins/lock/server/instance.ts";
 import { History } from "../../../plugins/lock/server/history.ts";
+import { Permissions } from "../../../plugins/lock/server/permissions.ts";
 import { LockQueries } from "../../../plugins/lock/server/queries.ts";
 import { LockService } from "../../../plugins/lock/server/service.ts";
 import { Watchers } from "../../../plugins/lock/server/watchers.ts";
@@ -32,15 +33,17 @@ export async function serviceWorld(options: EngineOptions & { immediate?: boolea
   const world = engineWorld({ ...engineOptions, namespace });
   const { engine, clock, logger } = world;
   const history = new History(engineOptions.historyMax ?? 1000);
+  const permissions = new Permissions({ allows: () => true, allowsAll: () => true });
   const watchers = new Watchers({
     timers: clock,
+    sees: (connection, object) => permissions.sees(connection, object),
     look: (object, found) =>
       engine.read((table, at) => {
         const endMs = table.delayEndMs(object);
         return { free: table.isFree(object, at.nowMs), delayLeftMs: endMs === null ? null : endMs - at.nowMs };
       }, found),
   });
-  const queries = new LockQueries({ engine, history, watchers, status: () => { throw new Error("not asked for"); } });
+  const queries = new LockQueries({ engine, history, watchers, permissions, status: () => { throw new Error("not asked for"); } });
   let drawn = 0;
   const service = new LockService({
     engine,
@@ -51,7 +54,7 @@ export async function serviceWorld(options: EngineOptions & { immediate?: boolea
     onEvents: (events) => queries.added(events),
   });
   const messages = new Messages(logger);
-  registerMessages(messages.registryFor("lock"), { engine, service, queries });
+  registerMessages(messages.registryFor("lock"), { engine, service, queries, permissions });
   await engine.start(service);
   let ids = 0;
   const ask: ServiceWorld["ask"] = (connection, type, body = {}, id = ++ids) => {
