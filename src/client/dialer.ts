@@ -31,6 +31,8 @@ export class Dialer {
   readonly #options: DialerOptions;
   /** index of the server that the next round starts with */
   #start = 0;
+  /** why each server could not be used when it was tried last: a round that is cut short has not tried all */
+  readonly #failures = new Map<Endpoint, LockdError>();
 
   constructor(options: DialerOptions) {
     this.#options = options;
@@ -43,7 +45,6 @@ export class Dialer {
    */
   async round(untilMs: number, signal?: AbortSignal): Promise<Channel> {
     const { servers } = this.#options;
-    const failures: { text: string; error: LockdError }[] = [];
     for (let turn = 0; turn < servers.length; turn += 1) {
       const index = (this.#start + turn) % servers.length;
       const server = servers[index];
@@ -52,14 +53,15 @@ export class Dialer {
         const channel = await this.#tryServer(server, signal);
         // when this connection breaks, the next server is asked first
         this.#start = (index + 1) % servers.length;
+        this.#failures.clear();
         return channel;
       } catch (error) {
         if (!(error instanceof LockdError)) throw error;
         if (signal?.aborted === true) throw new LockdError("cancelled", "find a server: cancelled", { cause: error });
-        failures.push({ text: server.text, error });
+        this.#failures.set(server, error);
       }
     }
-    throw roundError(failures);
+    throw roundError(Array.from(this.#failures, ([{ text }, error]) => ({ text, error })));
   }
 
   /** How long to wait after this many failures in a row: 50 ms to 1 s, doubling, half of it random. */

@@ -201,6 +201,9 @@ function listenError(error: unknown, address: string): LockdError {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
   const known = REASONS[code];
   if (known !== undefined) return new LockdError("config", `listen on ${address}: ${known.reason}`, { hint: known.hint, cause: error });
-  const reason = code === "" || code === "ENOTFOUND" ? "the host name cannot be resolved" : code;
-  return new LockdError("config", `listen on ${address}: ${reason}`, { cause: error });
+  const unresolved = code === "" || code === "ENOTFOUND";
+  return new LockdError("config", `listen on ${address}: ${unresolved ? "the host name cannot be resolved" : code}`, {
+    ...(unresolved ? { hint: "listen on an IP address of this machine, or on a name that has one" } : {}),
+    cause: error,
+  });
 }
