@@ -2,26 +2,18 @@
  * The history in the store: what is appended to its stream, and when the stream is cut. Knows no table
  * and does not write by itself.
  */
-import type { Namespace, StoreBatch } from "../../../src/store/types.ts";
+import type { StoreBatch } from "../../../src/store/types.ts";
 import type { LockEvent } from "../core/types.ts";
 import { encodeEvents, EVENT_STREAM } from "./history.ts";
 
 export class EventLog {
   readonly #eventsMax: number;
-  /** none before this one is kept */
+  /** none before this one is kept, as far as this process knows: the first batch may cut once more */
   #oldestId = 1;
 
   /** `eventsMax` 0: nothing is kept. */
   constructor(eventsMax: number) {
     this.#eventsMax = eventsMax;
-  }
-
-  /** Looks where the stream begins. */
-  recover(namespace: Namespace): void {
-    for (const { firstId } of namespace.stream(EVENT_STREAM)) {
-      this.#oldestId = firstId;
-      return;
-    }
   }
 
   /**

@@ -196,13 +196,11 @@ export class LocalEngine implements LockEngine {
 
   /** Goes on from the last durable state; returns the first command to apply on it. */
   #recover(): LockCommand {
-    const { namespace } = this.#options;
-    const { table, timeline, rebooted } = recover(namespace, this.#options);
+    const { table, timeline, rebooted } = recover(this.#options.namespace, this.#options);
     this.#table = table;
     this.#timeline = timeline;
     // the next start must not take this boot for another one again
     this.#recordDue = rebooted;
-    this.#eventLog.recover(namespace);
     return { kind: "restart", rebooted };
   }
 

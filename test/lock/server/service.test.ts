@@ -373,7 +373,7 @@ describe("an administrator", () => {
     ask(admin, "KICK", { session: idOf("b"), reason: "gone mad" });
     await turn();
     expect(admin.last("KICKED")).toEqual({ tickets: 2 });
-    expect(b.take().sort()).toEqual([`LOCKFAILED ${waiting} lost`, "UNLOCKING 0"]);
+    expect(b.take().sort()).toEqual([`LOCKFAILED ${waiting} cancelled`, "UNLOCKING 0"]);
     const young = new FakeConnection();
     const session = ask(young, "SESSION", sessionBody("b", 2));
     await turn();
@@ -394,6 +394,15 @@ describe("GOODBYE", () => {
     expect(engine.peek((table) => table.statistics())).toMatchObject({ waiting: 0, sessions: 1 });
     await b.end();
     expect(engine.peek((table) => table.statistics())).toMatchObject({ sessions: 1 });
+  });
+
+  test("does not answer again what was granted just before it", async () => {
+    const { ask, join, lock } = await serviceWorld();
+    const a = await join("a");
+    const granted = lock(a, "1");
+    const bye = ask(a, "GOODBYE", { session: idOf("a") });
+    await turn();
+    expect(a.take()).toEqual([`LOCKED ${granted}`, `GOODBYE ${bye}`]);
   });
 });
 
