@@ -94,7 +94,7 @@ describe("the Python client", () => {
 
   test("excludes lockd's own commands, and is excluded by them", async () => {
     const journal = journalOf("mixed");
-    const holder = work(["hold", "python/mixed", "5000"], { journal });
+    const holder = work(["hold", "python/mixed", "5000", "5000"], { journal });
     await noted(journal, "enter");
     expect((await server.run(["exec", "python/mixed", "--wait", "0", "--", "true"])).code).toBe(75);
     holder.end();
@@ -110,7 +110,7 @@ describe("the Python client", () => {
 
   test("keeps a lock by renewals for three times its duration and more", async () => {
     const journal = journalOf("kept");
-    const holder = work(["hold", "python/kept", "1200"], { journal });
+    const holder = work(["hold", "python/kept", "1200", "5000"], { journal });
     await noted(journal, "enter");
     const [ticket] = await server.list("python/kept");
     await Bun.sleep(3 * 1200);
@@ -123,9 +123,9 @@ describe("the Python client", () => {
 
   test("keeps its place while it waits for longer than the grace of its session", async () => {
     const journal = journalOf("waits");
-    const holder = work(["hold", "python/waits", "5000"], { journal });
+    const holder = work(["hold", "python/waits", "5000", "1500"], { journal });
     await noted(journal, "enter");
-    const waiter = work(["hold", "python/waits", "5000"], { journal });
+    const waiter = work(["hold", "python/waits", "5000", "1500"], { journal });
     await eventually("the second one waits", async () => (await server.list("python/waits")).length === 2);
     await Bun.sleep(2500);
     holder.end();
@@ -137,9 +137,9 @@ describe("the Python client", () => {
   test("whose network is cut notices the loss before the next one gets the lock", async () => {
     const journal = journalOf("cut");
     const proxy = await CuttableProxy.start(server.address);
-    const holder = work(["hold", "python/cut", "900"], { journal, address: proxy.address });
+    const holder = work(["hold", "python/cut", "900", "5000"], { journal, address: proxy.address });
     await noted(journal, "enter");
-    const next = work(["hold", "python/cut", "5000"], { journal });
+    const next = work(["hold", "python/cut", "5000", "5000"], { journal });
     await eventually("the next one waits", async () => (await server.list("python/cut")).length === 2);
     proxy.cut();
     await noted(journal, "enter", 2);
@@ -154,7 +154,7 @@ describe("the Python client", () => {
 
   test("whose lock is released by force stops, and hears that it was lost", async () => {
     const journal = journalOf("forced");
-    const holder = work(["hold", "python/forced", "60000"], { journal });
+    const holder = work(["hold", "python/forced", "60000", "5000"], { journal });
     await noted(journal, "enter");
     const token = notes(journal)[0]?.token ?? 0;
     expect((await server.run(["release", "python/forced", "--token", String(token), "--force"])).code).toBe(0);
@@ -163,7 +163,7 @@ describe("the Python client", () => {
   });
 
   test("raises the code of what the server refuses", async () => {
-    const blocker = work(["hold", "python/errors", "60000"], { journal: journalOf("errors") });
+    const blocker = work(["hold", "python/errors", "60000", "5000"], { journal: journalOf("errors") });
     await noted(journalOf("errors"), "enter");
     const outcomes = await Promise.all([
       work(["try", "python/errors", "0"]).finished,

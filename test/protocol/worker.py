@@ -1,9 +1,9 @@
 """What the tests let the Python client of examples/python do. One command, whose words say what happens:
 
-  rounds OBJECT COUNT      takes the lock COUNT times and notes each entering and leaving in $JOURNAL
-  hold OBJECT DURATION     holds it until stdin ends, noting entering, and the loss when the lock is not held any more
-  try OBJECT WAIT          prints the token, or the code of the failure
-  frames                   decodes frames from stdin, one in hex a line, and prints them encoded again
+  rounds OBJECT COUNT         takes the lock COUNT times and notes each entering and leaving in $JOURNAL
+  hold OBJECT DURATION GRACE  holds it until stdin ends, noting entering, and the loss when the lock is not held any more
+  try OBJECT WAIT             prints the token, or the code of the failure
+  frames                      decodes frames from stdin, one in hex a line, and prints them encoded again
 """
 import os, sys, threading, time
 
@@ -30,11 +30,10 @@ def rounds(name, count):
             note("leave", os.getpid(), lock.token)
 
 
-def hold(name, duration):
+def hold(name, duration, grace):
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
-    options = {"duration": int(duration), "unlockDuration": 2000}
-    with Lock(name, server=server, wait=60_000, grace=1500, **options) as lock:
+    with Lock(name, server=server, wait=60_000, duration=int(duration), grace=int(grace), unlockDuration=1500) as lock:
         note("enter", os.getpid(), lock.token)
         while lock.held and not ended.wait(0.005):
             pass
