@@ -8,6 +8,8 @@ import { client, directory, server } from "./world.ts";
 
 afterEach(cleanUp);
 
+const SERVERS_AT_ONCE = 4;
+
 type State = Record<string, unknown>[];
 
 /** What of the tickets must survive: everything but how old they are. */
@@ -68,7 +70,7 @@ async function verdict(files: string, name: string, offset: number, expected: { 
 
 /** Offsets all over a file, more of them where its structure is. */
 function offsets(sizeBytes: number, usedBytes: number): number[] {
-  const spread = Array.from({ length: 14 }, () => Math.floor(Math.random() * usedBytes));
+  const spread = Array.from({ length: 12 }, () => Math.floor(Math.random() * usedBytes));
   const head = Array.from({ length: 4 }, () => Math.floor(Math.random() * Math.min(sizeBytes, 120)));
   return [...spread, ...head].filter((offset) => offset < sizeBytes);
 }
@@ -82,7 +84,12 @@ describe("one altered byte", () => {
     for (const name of names) {
       const bytes = readFileSync(join(files, name));
       const usedBytes = bytes.findLastIndex((byte) => byte !== 0) + 1;
-      for (const offset of offsets(bytes.length, usedBytes)) verdicts.push(await verdict(files, name, offset, expected));
+      const all = offsets(bytes.length, usedBytes);
+      // a few servers at a time
+      for (let first = 0; first < all.length; first += SERVERS_AT_ONCE) {
+        const some = all.slice(first, first + SERVERS_AT_ONCE);
+        verdicts.push(...(await Promise.all(some.map((offset) => verdict(files, name, offset, expected)))));
+      }
     }
     expect(verdicts.filter((one) => one !== "refused" && one !== "same")).toEqual([]);
     expect(verdicts).toContain("refused");

@@ -163,8 +163,8 @@ describe("a grant that comes later than its own lease", () => {
     const slow = await client(wire.address);
     // the session is open and quick before the network becomes slow
     await (await slow.lock("other", SHORT)).release();
-    wire.delayMs.toClient = 2_500;
-    const outcome = await codeOf(slow.lock("object", { ...SHORT, wait: 4_000 }).then((lock) => expect(lock.expiresIn()).toBeGreaterThan(0)));
+    wire.delayMs.toClient = 2_000;
+    const outcome = await codeOf(slow.lock("object", { ...SHORT, wait: 3_000 }).then((lock) => expect(lock.expiresIn()).toBeGreaterThan(0)));
     expect(["none", "timedout", "unavailable"]).toContain(outcome);
     wire.delayMs.toClient = 0;
     wire.reset();

@@ -65,13 +65,13 @@ describe("kill -9 of the server under load", () => {
       const found: string[] = [];
       for (let round = 0; round < 50; round++) {
         const before = readLedger(ledger).length;
-        // in three of five rounds the clients come back to work, else the server dies while they still knock
-        if (round % 5 < 3) await eventually("clients work", () => readLedger(ledger).length > before + 3);
+        // in two of five rounds the clients come back to work, else the server dies while they still knock
+        if (round % 5 < 2) await eventually("clients work", () => readLedger(ledger).length > before + 8);
         await Bun.sleep(Math.random() * 60);
         await current.kill();
         const entries = readLedger(ledger);
         // the slower the disk, the longer a moment in which something was decided and is not durable
-        const slow = round % 5 === 2 ? { prefix: withFault("pwrite64", "delay_enter=5000") } : {};
+        const slow = round % 5 === 0 ? { prefix: withFault("pwrite64", "delay_enter=5000") } : {};
         current = await restarted(current, slow);
         found.push(...judgeTickets(await listed(current), entries, readLedger(ledger)));
       }
@@ -84,7 +84,7 @@ describe("kill -9 of the server under load", () => {
       expect(report).toMatchObject({ lost: {}, releaseErrors: {} });
       // the end of the load cancels who waits; nothing else was refused, a duplicate least of all
       expect(Object.keys(report.refused).filter((code) => code !== "cancelled")).toEqual([]);
-      expect(report.entered).toBeGreaterThan(100);
+      expect(report.entered).toBeGreaterThan(40);
       expect(await listed(current)).toEqual([]);
       const next = await idle.lock("red");
       expect(next.token).toBeGreaterThan(largestToken(entries));
