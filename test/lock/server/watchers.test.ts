@@ -178,7 +178,7 @@ describe("WAITFREE", () => {
   test("hears of the end of a lock-delay, which no event tells, and of one that was made longer", async () => {
     const { ask, join, lock, clock } = await serviceWorld();
     const a = await join("a");
-    lock(a, "1", { lockDelay: 3_000, unlockDuration: 500 });
+    lock(a, "1", { lockDelay: 3_000, unlockDuration: 500, detached: true });
     await turn();
     const admin = new FakeConnection();
     const early = ask(admin, "WAITFREE", wait(null));
