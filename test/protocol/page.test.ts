@@ -9,6 +9,7 @@ import { ANSWERS, DEFAULTS, LIMITS, PROTOCOL_VERSION, tokenDigest } from "../../
 import * as schemas from "../../src/client/schemas.ts";
 import { isErrorCode, LockdError } from "../../src/errors.ts";
 import { errorBody } from "../../src/wire/error-body.ts";
+import { proofOf } from "../../src/security/challenge.ts";
 import { encodeFrame, FrameDecoder } from "../../src/wire/frame.ts";
 import { readServerHello } from "../../src/wire/hello.ts";
 import type { Body, Frame } from "../../src/wire/types.ts";
@@ -22,7 +23,7 @@ const tables = new Tables(page);
 const rowsOf = (header: string): readonly (readonly string[])[] => page.tables.get(header) ?? [];
 
 /** Types that every connection understands by itself, and no plugin registers. */
-const OF_CONNECTIONS = ["HELLO", "PING", "PONG", "UNKNOWN"];
+const OF_CONNECTIONS = ["HELLO", "PROOF", "PING", "PONG", "UNKNOWN"];
 
 /** The server's parsers, by the types that it registers. */
 function serverParsers(): Map<string, (body: Body) => unknown> {
@@ -215,7 +216,8 @@ describe("what the server writes", () => {
     test(`of itself as ${name} has the fields of HELLO`, () => {
       const documented = (tables.of("HELLO", from)[0]?.fields ?? []).map(({ name: field, absent }) => `${field}${absent === null ? "" : "?"}`);
       const written = interfaceFields(sourceOf("src/wire/hello.ts"), name).map(({ name: field, optional }) => `${field}${optional ? "?" : ""}`);
-      expect(documented.sort()).toEqual(written.sort());
+      // credentials are looked at before and beside the rest
+      expect(documented.sort()).toEqual([...written, from === "client" ? "auth?" : "proof?"].sort());
     });
   }
 
@@ -272,9 +274,10 @@ describe("what the client library reads", () => {
     const table = tables.of(type, "server")[form];
     test(`of ${type}${form === 0 ? "" : ` (form ${form + 1})`} is all that is documented`, () => {
       if (table === undefined) throw new Error(`${type} is not documented`);
-      const known = type === "LOCKFAILED" ? { code: "timedout" } : {};
+      const known: Body = type === "LOCKFAILED" ? { code: "timedout" } : {};
       const all = { ...tables.sample(table, "all"), ...known };
-      expect(parse(all)).toEqual(all);
+      // the handshake looks at the proof
+      expect(parse(all)).toEqual(Object.fromEntries(Object.entries(all).filter(([field]) => type !== "HELLO" || field !== "proof")));
       const needed = { ...tables.sample(table, "needed"), ...known };
       expect(parse(needed)).toEqual(needed);
     });
@@ -293,6 +296,7 @@ describe("the numbers", () => {
     pingAfterMs: "src/net/limits.ts",
     silenceMaxMs: "src/net/limits.ts",
     lingerMs: "src/net/limits.ts",
+    greetingMax: "src/net/limits.ts",
     WAITING_MAX: "plugins/lock/server/session-bindings.ts",
     FOLLOWS_PER_CONNECTION_MAX: "plugins/lock/server/watchers.ts",
     WAITS_PER_CONNECTION_MAX: "plugins/lock/server/watchers.ts",
@@ -322,6 +326,25 @@ describe("the numbers", () => {
     }
   });
 
+  test("of the proofs come out as the code computes them", () => {
+    const bytes = (from: number): Uint8Array => Uint8Array.from({ length: 32 }, (_, index) => from + index);
+    const shared = { secret: new TextEncoder().encode("correct horse battery"), clientNonce: bytes(0), serverNonce: bytes(32) };
+    const vectors = rowsOf("role|hash|proof");
+    expect(vectors).toHaveLength(4);
+    for (const [role = "", hash = "", proof] of vectors) {
+      const certificateHash = new Uint8Array(Buffer.from(hash === "none" ? "" : hash, "hex"));
+      const computed = proofOf({ ...shared, certificateHash, role: role === "client" ? "client" : "server" });
+      expect([role, hash, Buffer.from(computed).toString("hex")]).toEqual([role, hash, proof ?? ""]);
+    }
+    const [hello, challenge, proof, answer] = page.frames.filter(({ heading }) => heading === "With a secret").map(({ shown }) => showValue(shown));
+    const hex = (value: Uint8Array): string => Buffer.from(value).toString("hex");
+    const withoutTls = { ...shared, certificateHash: new Uint8Array(0) };
+    expect(hello).toContain(`"nonce": h'${hex(bytes(0))}'`);
+    expect(challenge).toBe(`["CHALLENGE", 0, {"nonce": h'${hex(bytes(32))}'}]`);
+    expect(proof).toBe(`["PROOF", 0, {"proof": h'${hex(proofOf({ ...withoutTls, role: "client" }))}'}]`);
+    expect(answer).toContain(`"proof": h'${hex(proofOf({ ...withoutTls, role: "server" }))}'`);
+  });
+
   test("of the deadline are those that the client library counts with", () => {
     const source = sourceOf("src/client/lease-clock.ts");
     const share = /const MARGIN_SHARE = ([0-9.]+);/.exec(source)?.[1];
@@ -339,10 +362,13 @@ describe("the numbers", () => {
   });
 });
 
+/** Where requests are shown that no server takes. */
+const FAULTY = "What is not understood";
+
 describe("the bytes", () => {
   test("are shown for every message of the page", () => {
     const shown = (from: "client" | "server"): string[] => {
-      const frames = page.frames.filter((frame) => frame.from === from && !(frame.faulty && from === "client"));
+      const frames = page.frames.filter((frame) => frame.from === from && !(frame.heading === FAULTY && from === "client"));
       return [...new Set(frames.map(({ shown: frame }) => (Array.isArray(frame) ? String(frame[0]) : "")))].sort();
     };
     // of a server that is not ready, and after long silence
@@ -351,7 +377,7 @@ describe("the bytes", () => {
     expect(shown("server")).toEqual(tables.types("server").filter((type) => !never.includes(type)));
   });
 
-  for (const { line, connection, from, faulty, shown, bytes } of page.frames) {
+  for (const { line, connection, from, heading, shown, bytes } of page.frames) {
     const [type, id, body] = Array.isArray(shown) ? shown : [];
     test(`of line ${line}, ${connection} ${String(type)} ${String(id)}, are the frame beside them`, () => {
       const decoded: Frame[] = [];
@@ -359,7 +385,7 @@ describe("the bytes", () => {
       expect(decoded.map((frame) => showValue([frame.type, frame.id, frame.body]))).toEqual([showValue(shown)]);
       expect(Buffer.from(encodeFrame(String(type), Number(id), { ...body })).toString("hex")).toBe(Buffer.from(bytes).toString("hex"));
       const problems = tables.problems(String(type), from, body);
-      if (faulty && from === "client") expect(problems).not.toEqual([]);
+      if (heading === FAULTY && from === "client") expect(problems).not.toEqual([]);
       else expect(problems).toEqual([]);
     });
   }

@@ -24,8 +24,8 @@ export interface BodyTable {
 
 export interface ShownFrame {
   line: number;
-  /** whether it stands where requests are shown that are not understood */
-  faulty: boolean;
+  /** that it stands under */
+  heading: string;
   /** connection of the conversation */
   connection: string;
   from: "client" | "server";
@@ -42,7 +42,6 @@ export interface Page {
   frames: readonly ShownFrame[];
 }
 
-const FAULTY_HEADING = "What is not understood";
 const FIELD_HEADER = "field|type|absent|meaning";
 const BODY_TITLE = /^\*\*([A-Z]+)\*\* (client to server|server to client|both ways)(?:, .+)?$/;
 const FRAME_TITLE = /^([A-Z]) (→|←) (\[.*\])$/;
@@ -64,7 +63,7 @@ export function readPage(text = readFileSync(PAGE_PATH, "utf8")): Page {
     if (/^[A-Z] [→←] /.test(line)) {
       const hex: string[] = [];
       while (/^ {2}[0-9a-f]/.test(lines[index + hex.length + 1] ?? "")) hex.push(lines[index + hex.length + 1] ?? "");
-      frames.push({ ...readFrame(line, hex, index + 1), faulty: heading === FAULTY_HEADING });
+      frames.push({ ...readFrame(line, hex, index + 1), heading });
       continue;
     }
     if (!line.startsWith("|")) continue;
@@ -99,7 +98,7 @@ function readField(row: readonly string[], line: number): Field {
   return { name, type: parseType(type), absent: absent === "no" ? null : absent };
 }
 
-function readFrame(title: string, hex: readonly string[], line: number): Omit<ShownFrame, "faulty"> {
+function readFrame(title: string, hex: readonly string[], line: number): Omit<ShownFrame, "heading"> {
   const [, connection, arrow, json] = FRAME_TITLE.exec(title) ?? [];
   if (connection === undefined || json === undefined) throw new Error(`line ${line}: not a frame: ${title}`);
   return { line, connection, from: arrow === "→" ? "client" : "server", shown: readValue(json), bytes: Buffer.from(hex.join("").replace(/\s/g, ""), "hex") };
