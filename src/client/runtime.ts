@@ -198,7 +198,7 @@ export class Runtime {
     if (this.session.active) await this.#idleWithin(CLOSE_MS_MAX);
     const { channel } = this.link;
     if (channel !== null && this.session.opened) {
-      const farewell = this.requests.ask(channel, "GOODBYE", { session: this.session.id }, CLOSE_MS_MAX);
+      const farewell = this.requests.ask(channel, "GOODBYE", {}, CLOSE_MS_MAX);
       // the session ends by its grace when nobody hears the goodbye
       await farewell.catch(() => undefined);
     }
