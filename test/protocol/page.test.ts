@@ -297,6 +297,7 @@ describe("the numbers", () => {
     silenceMaxMs: "src/net/limits.ts",
     lingerMs: "src/net/limits.ts",
     greetingMax: "src/net/limits.ts",
+    CONTROL_DEADLINE_MS: "plugins/lock/server/service.ts",
     WAITING_MAX: "plugins/lock/server/session-bindings.ts",
     FOLLOWS_PER_CONNECTION_MAX: "plugins/lock/server/watchers.ts",
     WAITS_PER_CONNECTION_MAX: "plugins/lock/server/watchers.ts",
