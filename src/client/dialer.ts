@@ -95,7 +95,8 @@ export class Dialer {
       } catch (error) {
         if (!(error instanceof LockdError)) throw error;
         if (signal?.aborted === true) throw error;
-        last = error;
+        // a server that refuses says more than an address at which nobody is
+        if (last.retryable) last = error;
       }
     }
     throw last;

@@ -26,6 +26,11 @@ export interface Access {
   allows(principal: Principal, action: Action, object: string): boolean;
   /** Whether it may do that to every object: what has no object needs that. */
   allowsAll(principal: Principal, action: Action): boolean;
+  /**
+   * The part of the objects with this prefix to which it may do that: prefixes of which none begins with
+   * another, in the order of UTF-16 code units.
+   */
+  prefixes(principal: Principal, action: Action, within: string): readonly string[];
 }
 
 export class AccessRules implements Access {
@@ -45,6 +50,17 @@ export class AccessRules implements Access {
 
   allowsAll(principal: Principal, action: Action): boolean {
     return this.allows(principal, action, "");
+  }
+
+  prefixes(principal: Principal, action: Action, within: string): readonly string[] {
+    const rules = this.#rulesOf(principal);
+    if (rules === "all") return [within];
+    const parts = rules
+      .filter(({ prefix, actions }) => actions.includes(action) && (prefix.startsWith(within) || within.startsWith(prefix)))
+      .map(({ prefix }) => (prefix.startsWith(within) ? prefix : within));
+    // a prefix sorts before all that begin with it
+    const sorted = [...new Set(parts)].sort((a, b) => (a < b ? -1 : 1));
+    return sorted.filter((part, index) => !sorted.slice(0, index).some((earlier) => part.startsWith(earlier)));
   }
 
   #rulesOf({ name, by }: Principal): readonly Rule[] | "all" {

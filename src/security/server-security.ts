@@ -27,6 +27,8 @@ export interface ServerSecurity {
   tls: ServerTls | null;
   authenticator: Authenticator;
   access: AccessRules;
+  /** by what it is of, a digest of what was read: tells what a reload has changed in files of the same name */
+  digests: ReadonlyMap<string, string>;
   /** how clients may say who they are, for the log */
   methods: readonly string[];
   /** secret files that every user of this machine may read */
@@ -62,11 +64,18 @@ export function readServerSecurity(
     ...(secret === null ? [] : ["secret"]),
     ...(tokens.length === 0 ? [] : ["token"]),
   ];
+  const digests = new Map([
+    ["certificate", digestOf(tls?.certificate ?? "", tls?.key ?? "")],
+    ["ca", digestOf(tls?.ca ?? "")],
+    ["secret", digestOf(secret ?? "")],
+    ["tokens", digestOf(...tokens.flatMap(({ name, sha256 }) => [`${name}\0`, sha256]))],
+  ]);
   const secretFiles = [secretFile, values.stringOrNull("tls-key"), ...entries.map(({ tokenFile }) => tokenFile)];
   return {
     tls,
     authenticator,
     access: new AccessRules({ asks: authenticator.asks, clients: entries }),
+    digests,
     methods,
     exposedFiles: secretFiles.filter((path) => path !== null).filter(readableByAll),
   };
@@ -111,6 +120,12 @@ function parseCertificate(option: string, path: string, pem: string): X509Certif
   } catch (error) {
     throw new LockdError("config", `read ${option} ${path}: it is not a certificate`, { cause: error });
   }
+}
+
+function digestOf(...parts: readonly (string | Uint8Array)[]): string {
+  const hash = createHash("sha256");
+  for (const part of parts) hash.update(part);
+  return hash.digest("hex");
 }
 
 function tokenOf({ name, tokenSha256, tokenFile }: ClientEntry): { name: string; sha256: Uint8Array }[] {

@@ -31,6 +31,8 @@ const HTTP_DRAIN_MS = 250;
 export interface NodeOptions {
   mode: string;
   plugins: readonly Plugin[];
+  /** paths of the external ones, by name */
+  pluginPaths: ReadonlyMap<string, string>;
   config: Config;
   settings: ServerSettings;
   security: ServerSecurity;
@@ -68,6 +70,7 @@ export class ServerNode {
     this.#messages = new Messages(logger);
     this.#router = new HttpRouter(logger);
     this.#plugins = new PluginHost(options.plugins, {
+      paths: options.pluginPaths,
       mode,
       nodeName: settings.name,
       software,
@@ -75,6 +78,7 @@ export class ServerNode {
       access: {
         allows: (principal, action, object) => this.#security.access.allows(principal, action, object),
         allowsAll: (principal, action) => this.#security.access.allowsAll(principal, action),
+        prefixes: (principal, action, within) => this.#security.access.prefixes(principal, action, within),
       },
       config,
       logger,

@@ -11,7 +11,6 @@ import { asLockdError, LockdError } from "../errors.ts";
 import { colourWanted, type Logging, openLogging } from "../observe/logging.ts";
 import type { Notifier } from "../observe/sd-notify.ts";
 import type { Plugin } from "../plugin/types.ts";
-import { sameBytes } from "../security/challenge.ts";
 import { readServerSecurity, type ServerSecurity } from "../security/server-security.ts";
 import { isTerminal } from "../terminal.ts";
 import { ServerNode } from "./node.ts";
@@ -24,6 +23,8 @@ export interface RunOptions {
   /** the server command: `serve`, `raft`, … */
   mode: string;
   plugins: readonly Plugin[];
+  /** paths of the external ones, by name */
+  pluginPaths?: ReadonlyMap<string, string>;
   config: Config;
   /** version of this executable */
   software: string;
@@ -44,8 +45,6 @@ function readSecurity(config: Config): ServerSecurity {
   const random = (count: number): Uint8Array => crypto.getRandomValues(new Uint8Array(count));
   return readServerSecurity(new ConfigReader(config.core), { clients: readSettings(config).clients, random });
 }
-
-const hashOf = ({ tls }: ServerSecurity): Uint8Array => tls?.certificateHash ?? new Uint8Array(0);
 
 type Cause = { kind: "signal"; name: "SIGTERM" | "SIGINT" } | { kind: "failure"; error: LockdError };
 
@@ -97,6 +96,7 @@ class ServerProcess {
     this.#node = new ServerNode({
       mode: options.mode,
       plugins: options.plugins,
+      pluginPaths: options.pluginPaths ?? new Map(),
       config: options.config,
       settings,
       security,
@@ -268,7 +268,7 @@ class ServerProcess {
       await checkExposure({ ...this.#settings, insecure }, security);
       const level = logLevelOf(after);
       const changed = changedOptions(this.#security.config, after).filter((name) => SECURITY_OPTIONS.includes(name));
-      if (!sameBytes(hashOf(security), hashOf(this.#security.now))) changed.push("certificate");
+      for (const [name, digest] of security.digests) if (digest !== this.#security.now.digests.get(name)) changed.push(name);
       if (level !== this.#logging.level) changed.push(`log-level from ${this.#logging.level} to ${level}`);
       // compared with what the process started with: that is what still runs
       const waiting = changedOptions(this.#options.config, after).filter((name) => name !== "log-level" && !SECURITY_OPTIONS.includes(name));

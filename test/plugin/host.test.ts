@@ -51,7 +51,7 @@ function makeHost(plugins: Plugin[], config: Config = emptyConfig): PluginHost {
     nodeName: "n1",
     software: "1.2.3",
     listenAddress: () => "127.0.0.1:4050",
-    access: { allows: () => true, allowsAll: () => true },
+    access: { allows: () => true, allowsAll: () => true, prefixes: (_principal, _action, within) => [within] },
     config,
     logger,
     clock,

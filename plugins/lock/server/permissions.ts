@@ -27,6 +27,11 @@ export class Permissions {
     return this.#access.allows(connection.identity.principal, "list", object);
   }
 
+  /** The part of the objects with this prefix that it may see, as prefixes in the order of listings. */
+  seenPrefixes(connection: Connection, within: string): readonly string[] {
+    return this.#access.prefixes(connection.identity.principal, "list", within);
+  }
+
   /** Throws LockdError `denied`. */
   mustSee(connection: Connection, object: string): void {
     if (!this.sees(connection, object)) throw denied(connection, `list ${quoted(object)}`);

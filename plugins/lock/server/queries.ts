@@ -6,7 +6,8 @@ import type { StatusBody } from "../../../src/client/protocol.ts";
 import { asLockdError } from "../../../src/errors.ts";
 import { errorBody } from "../../../src/wire/error-body.ts";
 import type { Body, Connection } from "../../../src/wire/types.ts";
-import type { LockEvent } from "../core/types.ts";
+import type { LockTable } from "../core/table.ts";
+import type { LockEvent, TicketView } from "../core/types.ts";
 import type { LockEngine } from "../engine.ts";
 import { eventBody, sessionBody, ticketBody } from "./bodies.ts";
 import type { History } from "./history.ts";
@@ -40,12 +41,11 @@ export class LockQueries {
   }
 
   list(connection: Connection, id: number, body: { prefix: string; after: readonly [string, number] | null; limit: number }): void {
+    const prefixes = this.#permissions.seenPrefixes(connection, body.prefix);
     this.#engine.read(
-      (table) => table.list({ ...body, after: body.after === null ? null : [body.after[0], body.after[1]] }),
+      (table) => listPrefixes(table, { ...body, prefixes }),
       ({ tickets, next }, at) => {
-        // a page may have fewer than it could, or none: `next` alone says whether there are more
-        const seen = tickets.filter(({ object }) => this.#permissions.sees(connection, object));
-        answer(connection, id, "TICKETLIST", { tickets: seen.map((view) => ticketBody(view, at)), next });
+        answer(connection, id, "TICKETLIST", { tickets: tickets.map((view) => ticketBody(view, at)), next });
       },
     );
   }
@@ -113,6 +113,22 @@ export class LockQueries {
     for (const event of events) this.#history.add(event);
     this.#watchers.notify(events);
   }
+}
+
+/** One page of what the client may see: no cursor names an object that it may not. */
+function listPrefixes(
+  table: LockTable,
+  { prefixes, after, limit }: { prefixes: readonly string[]; after: readonly [string, number] | null; limit: number },
+): ReturnType<LockTable["list"]> {
+  const tickets: TicketView[] = [];
+  for (const prefix of prefixes) {
+    const last = tickets.at(-1);
+    if (tickets.length >= limit && last !== undefined) return { tickets, next: [last.object, last.number] };
+    const page = table.list({ prefix, after: after === null ? null : [after[0], after[1]], limit: limit - tickets.length });
+    tickets.push(...page.tickets);
+    if (page.next !== null) return { tickets, next: page.next };
+  }
+  return { tickets, next: null };
 }
 
 /** An answer that comes later than its request: what cannot be sent becomes an error. */

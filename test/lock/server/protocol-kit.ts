@@ -32,7 +32,7 @@ export interface LockServer {
 }
 
 /** Where nothing asks who a client is, everybody may do everything. */
-const EVERYBODY = { access: { allows: () => true, allowsAll: () => true } };
+const EVERYBODY = { access: { allows: () => true, allowsAll: () => true, prefixes: (_principal: unknown, _action: unknown, within: string) => [within] } };
 
 /** The lock plugin as it runs in a server process, with a store in memory. */
 export async function startLockServer(): Promise<LockServer> {

@@ -33,7 +33,7 @@ export async function serviceWorld(options: EngineOptions & { immediate?: boolea
   const world = engineWorld({ ...engineOptions, namespace });
   const { engine, clock, logger } = world;
   const history = new History(engineOptions.historyMax ?? 1000);
-  const permissions = new Permissions({ allows: () => true, allowsAll: () => true });
+  const permissions = new Permissions({ allows: () => true, allowsAll: () => true, prefixes: (_principal, _action, within) => [within] });
   const watchers = new Watchers({
     timers: clock,
     sees: (connection, object) => permissions.sees(connection, object),
