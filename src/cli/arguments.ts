@@ -22,6 +22,32 @@ export function wantsHelp(words: readonly string[]): boolean {
   return words.slice(0, end === -1 ? undefined : end).some((word) => word === "--help" || word === "-h");
 }
 
+/**
+ * The texts of these flags wherever they stand before `--`, for a command line whose command is not known
+ * yet: a value that begins with a dash needs `=`, so a word that is a flag's name is that flag.
+ */
+export function scanFlags(words: readonly string[], names: readonly string[]): { flags: Map<string, GivenFlag>; rest: string[] } {
+  const end = words.indexOf("--");
+  const own = end === -1 ? words : words.slice(0, end);
+  const texts = new Map<string, string[]>();
+  const rest: string[] = [];
+  for (let index = 0; index < own.length; index += 1) {
+    const word = own[index] ?? "";
+    const name = names.find((candidate) => word === `--${candidate}` || word.startsWith(`--${candidate}=`));
+    if (name === undefined) {
+      rest.push(word);
+      continue;
+    }
+    const inline = word.length > name.length + 2;
+    const text = inline ? word.slice(name.length + 3) : own[index + 1];
+    if (!inline) index += 1;
+    // what is missing or empty is refused when the command's own flags are read
+    if (text !== undefined && text !== "") texts.set(name, [...(texts.get(name) ?? []), text]);
+  }
+  const flags = new Map([...texts].map(([name, given]) => [name, { flag: `--${name}`, texts: given }]));
+  return { flags, rest: end === -1 ? rest : [...rest, ...words.slice(end)] };
+}
+
 /** Parses the words after the command's name. `path` is that name, such as `config show`, for messages. */
 export function parseArguments(
   words: readonly string[],

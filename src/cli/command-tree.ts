@@ -20,8 +20,8 @@ export interface FoundCommand {
   plugin: Plugin | null;
 }
 
-/** Flags of every command: where the configuration is, and how much is said about a failure. */
-const COMMON_OPTIONS = ["config", "log-level"];
+/** Flags of every command: where the configuration is, what extends lockd, and how much is said about a failure. */
+export const COMMON_OPTIONS: readonly string[] = ["config", "log-level", "plugin"];
 
 /** Finds the command that the words name. Throws LockdError `usage`, with a suggestion. */
 export async function findCommand(
@@ -39,7 +39,7 @@ export async function findCommand(
   const plugin = own === undefined ? await catalog.ownerOf(name) : null;
   const spec = own ?? plugin?.commands?.find((candidate) => candidate.name === name);
   if (spec === undefined) {
-    const names = [...core.filter((candidate) => candidate.hidden !== true).map((candidate) => candidate.name), ...catalog.commandNames];
+    const names = [...core.filter((candidate) => candidate.hidden !== true).map((candidate) => candidate.name), ...(await catalog.commandNames())];
     throw new LockdError("usage", `unknown command ${quoted(name)}`, {
       hint: didYouMean(name, names) ?? "`lockd --help` lists all commands",
     });

@@ -51,8 +51,14 @@ function pluginsCommand(parts: ProgramParts): CommandSpec {
     name: "plugins",
     group: GROUP,
     summary: "list plugins: name, version, origin, commands, dependencies",
+    description:
+      "The origin is `bundled`, or the path of an external plugin that --plugin, LOCKD_PLUGIN or the configuration\n" +
+      "names. With --json each of those has its sha256, by which it can be pinned: PATH#sha256=HEX.",
     options: ["json"],
-    examples: [["lockd plugins --json", "one JSON object a plugin"]],
+    examples: [
+      ["lockd plugins --json", "one JSON object a plugin"],
+      ["lockd plugins --plugin ./audit --json", "loads the plugin in the folder audit, to see whether it fits"],
+    ],
     load: async () => (await import("./commands/plugins.ts")).listPlugins(parts),
   };
 }

@@ -4,13 +4,13 @@
  */
 import { ConfigReader } from "../config/reader.ts";
 import { coreOptions, coreSections, DEFAULT_CONFIG_FILE } from "../config/core-options.ts";
-import { flagValues, type GivenFlag, loadConfig } from "../config/load.ts";
+import { flagValues, type GivenFlag, loadConfig, optionAhead } from "../config/load.ts";
 import type { Config, ConfigValue, OptionSpec } from "../config/types.ts";
 import { assert, LockdError } from "../errors.ts";
 import type { Plugin } from "../plugin/types.ts";
 import type { RunOptions } from "../server/run.ts";
-import { parseArguments, wantsHelp } from "./arguments.ts";
-import { commandFlags, type FoundCommand, findCommand } from "./command-tree.ts";
+import { parseArguments, scanFlags, wantsHelp } from "./arguments.ts";
+import { COMMON_OPTIONS, commandFlags, type FoundCommand, findCommand } from "./command-tree.ts";
 import { coreCommands } from "./core-commands.ts";
 import { commandHelp, rootHelp } from "./help.ts";
 import { type BundledPlugin, PluginCatalog } from "./plugin-catalog.ts";
@@ -71,8 +71,11 @@ class Program {
     this.#options = options;
     this.#sinks = sinks;
     this.#untrap = untrap;
-    this.#catalog = new PluginCatalog(options.plugins);
     this.#coreOptions = coreOptions(options.environment);
+    this.#catalog = new PluginCatalog(options.plugins, {
+      named: () => this.#namedPlugins(),
+      core: () => ({ commands: this.#coreCommands, options: this.#coreOptions, sections: coreSections, common: COMMON_OPTIONS }),
+    });
     this.#coreCommands = coreCommands({ catalog: this.#catalog, coreOptions: this.#coreOptions });
   }
 
@@ -85,7 +88,7 @@ class Program {
       throw new LockdError("usage", "which command?");
     }
     if (first === "--help" || first === "-h" || (first === "help" && second === undefined)) {
-      refuseSurplus(args);
+      refuseSurplus(scanFlags(args, AHEAD).rest);
       await this.#output(false).write(await this.#rootHelp());
       return 0;
     }
@@ -131,9 +134,19 @@ class Program {
       out: this.#output(json),
       environment: this.#options.environment,
       loadConfig: () => this.#serverConfig(line.flags, directory),
+      connect: async (choices) => (await import("./connect.ts")).connectClient(reader, { program: `lockd ${path}`, ...choices }),
       runServer: (mode) => this.#runServer(mode, line.flags, directory),
     };
-    return module.run(context);
+    return checkedCode(path, await module.run(context));
+  }
+
+  /** Known before all other options, from flags whose command may not be known yet. */
+  async #namedPlugins(): Promise<readonly string[]> {
+    const { flags } = scanFlags(this.#options.args, AHEAD);
+    const request = { flags, environment: this.#options.environment, defaultFile: this.#defaultFile, core: this.#coreOptions, directory: process.cwd() };
+    const { value } = await optionAhead(request, "plugin");
+    assert(Array.isArray(value), "plugin is a list");
+    return value;
   }
 
   /** What one command needs: core options, and the section of its own plugin. */
@@ -147,6 +160,7 @@ class Program {
       sections: plugin === null ? [] : [{ name: plugin.name, options: plugin.config ?? [] }],
       others: {
         names: [...coreSections.map(({ name }) => name), ...this.#catalog.names.filter((name) => name !== plugin?.name)],
+        more: () => this.#catalog.hasExternal(),
         options: async () =>
           (await this.#catalog.all()).flatMap((loaded) => (loaded.plugin.name === plugin?.name ? [] : (loaded.plugin.config ?? []))),
       },
@@ -175,6 +189,7 @@ class Program {
     return this.#options.startServer({
       mode,
       plugins: loaded.map(({ plugin }) => plugin),
+      pluginPaths: new Map(loaded.flatMap(({ plugin, origin, sha256 }) => (sha256 === undefined ? [] : [[plugin.name, origin]]))),
       config,
       software: this.#options.software,
       environment: this.#options.environment,
@@ -187,7 +202,13 @@ class Program {
   }
 
   async #rootHelp(): Promise<string> {
-    const plugins = await this.#catalog.all();
+    let failure: unknown = null;
+    // help is what somebody asks for whose plugin does not load: it is given all the same
+    const plugins = await this.#catalog.all().catch((error: unknown) => {
+      failure = error;
+      return this.#catalog.bundled();
+    });
+    if (failure !== null) this.#sinks.stderr(reportError(failure, wantedForm(this.#options)).text);
     const commands = [...plugins.flatMap(({ plugin }) => plugin.commands ?? []), ...this.#coreCommands];
     return rootHelp(commands, this.#options.software);
   }
@@ -199,6 +220,15 @@ class Program {
 
 function refuseSurplus(args: readonly string[]): void {
   if (args.length > 1) throw new LockdError("usage", `${args[0] ?? ""} stands alone`, { hint: "lockd COMMAND --help explains a command" });
+}
+
+/** Flags that are read before the command is known: it may be one of a plugin. */
+const AHEAD = ["config", "plugin"];
+
+/** A plugin's code may be of any kind; an exit status is one byte. */
+function checkedCode(path: string, code: unknown): number {
+  if (typeof code === "number" && Number.isInteger(code) && code >= 0 && code <= 255) return code;
+  throw new LockdError("failed", `${path}: its code returned no exit code from 0 to 255`);
 }
 
 /** How to report errors, also of a command line that could not be parsed. */

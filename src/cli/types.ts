@@ -2,6 +2,7 @@
  * What a subcommand declares and what it gets when it runs. Help, completion and parsing are derived
  * from the declaration; the code of a command is loaded only when it runs. Knows no command by name.
  */
+import type { LockdClient } from "../client/client.ts";
 import type { ConfigReader } from "../config/reader.ts";
 import type { Config, OptionSpec } from "../config/types.ts";
 import type { Output } from "./output.ts";
@@ -45,6 +46,14 @@ export interface CommandModule {
   run(context: CommandContext): Promise<number>;
 }
 
+export interface ConnectChoices {
+  /** what listings show as the program; default `lockd COMMAND` */
+  program?: string;
+  /** how long to look for a server: absent, one round over all; null: without end */
+  waitMs?: number | null;
+  signal?: AbortSignal;
+}
+
 export interface CommandContext {
   /** positionals in order, surplus and missing ones already refused */
   readonly positionals: readonly string[];
@@ -59,6 +68,11 @@ export interface CommandContext {
    * file; read anew by each call, so that a server can reload. Throws LockdError `config`.
    */
   loadConfig(): Promise<Config>;
+  /**
+   * A client of the servers that `--connect` names, with the credentials of the other client options; the
+   * caller closes it. For commands that take all client options. Rejects as the library's `connect` does.
+   */
+  connect(choices?: ConnectChoices): Promise<LockdClient>;
   /** The life of a server process with all plugins; resolves with the exit code when it has ended. */
   runServer(mode: string): Promise<number>;
 }

@@ -63,6 +63,14 @@ export function coreOptions(environment: Environment): readonly OptionSpec[] {
       default: ["127.0.0.1:4050"],
     },
     {
+      name: "plugin",
+      type: "list",
+      of: "path",
+      help: "external plugins, each a file or folder, loaded when they are needed; PATH#sha256=HEX pins the content",
+      default: [],
+      defaultText: "none",
+    },
+    {
       name: "log-level",
       type: "choice",
       choices: ["trace", "debug", "info", "warn", "error", "silent"],

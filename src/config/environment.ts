@@ -12,7 +12,7 @@ const PREFIX = "LOCKD_";
  * Variables that configure nothing here: what `exec` gives to its child, so that nesting works, and what
  * install.sh reads, which may still be set in the shell that starts lockd next.
  */
-const FOREIGN_VARIABLES = new Set(["LOCKD_OBJECT", "LOCKD_TOKEN", "LOCKD_HANDLE", "LOCKD_DEADLINE", "LOCKD_DOWNLOAD_URL"]);
+export const FOREIGN_VARIABLES = new Set(["LOCKD_OBJECT", "LOCKD_TOKEN", "LOCKD_HANDLE", "LOCKD_DEADLINE", "LOCKD_DOWNLOAD_URL"]);
 
 /** `log-level` is LOCKD_LOG_LEVEL; null when the option has no variable. */
 export function variableOf(spec: OptionSpec): string | null {

@@ -86,6 +86,12 @@ export function fileValues(
   return result;
 }
 
+/** One option of the core, whatever else is in the file; null when it is not there. */
+export function optionInFile(file: ConfigFile, spec: OptionSpec): ConfigValue | null {
+  const value = Object.hasOwn(file.table, spec.name) ? file.table[spec.name] : undefined;
+  return value === undefined || spec.noFile === true ? null : checked(file, "", spec, value);
+}
+
 function sectionValues(file: ConfigFile, section: SectionSpec, table: Table): Map<string, ConfigValue> {
   const values = new Map<string, ConfigValue>();
   for (const [key, value] of Object.entries(table)) {

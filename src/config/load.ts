@@ -4,7 +4,8 @@
  */
 import { assert, LockdError } from "../errors.ts";
 import { type Environment, refuseUnknownVariables, unknownVariables, variableOf, variableText } from "./environment.ts";
-import { type FileValues, fileValues, readConfigFile } from "./file.ts";
+import { type ConfigFile, type FileValues, fileValues, optionInFile, readConfigFile } from "./file.ts";
+import { isTable } from "./toml.ts";
 import type { Config, ConfigValue, OptionSpec, OptionValue, SectionSpec } from "./types.ts";
 import { parseList, parseText } from "./values.ts";
 
@@ -29,10 +30,17 @@ export interface LoadRequest {
    * Plugins that are not loaded: their sections of the file are left alone, and their options are
    * asked for only when a variable of the environment is not known otherwise.
    */
-  others?: { names: readonly string[]; options(): Promise<readonly OptionSpec[]> };
+  others?: {
+    names: readonly string[];
+    /** whether there may be plugins besides, whose names are not known: then unknown sections are left alone, too */
+    more?(): Promise<boolean>;
+    options(): Promise<readonly OptionSpec[]>;
+  };
   /** what relative paths in flags and environment are relative to */
   directory: string;
 }
+
+type Sources = Pick<LoadRequest, "flags" | "environment" | "directory">;
 
 /** Throws LockdError: `usage` for a bad flag, `config` for everything else. */
 export async function loadConfig(request: LoadRequest): Promise<Config> {
@@ -48,7 +56,7 @@ export async function loadConfig(request: LoadRequest): Promise<Config> {
   const tolerate = { missing: !explicit, denied: !explicit && request.skipDeniedFile };
   const file = path === null ? null : await readConfigFile(path, tolerate);
   const values: FileValues =
-    file === null ? new Map() : fileValues(file, core, sections, request.others?.names ?? []);
+    file === null ? new Map() : fileValues(file, core, sections, await otherSections(request, file));
   return {
     file: file?.path ?? null,
     core: resolveOptions(request, core, values.get("")),
@@ -56,6 +64,32 @@ export async function loadConfig(request: LoadRequest): Promise<Config> {
       sections.map((section) => [section.name, resolveOptions(request, section.options, values.get(section.name))]),
     ),
   };
+}
+
+/** Sections of the file that belong to plugins that are not loaded. */
+async function otherSections({ sections, others }: LoadRequest, file: ConfigFile): Promise<readonly string[]> {
+  if (others === undefined) return [];
+  const known = new Set([...sections.map(({ name }) => name), ...others.names]);
+  const unknown = Object.entries(file.table).flatMap(([key, value]) => (isTable(value) && !known.has(key) ? [key] : []));
+  return unknown.length > 0 && (await others.more?.()) === true ? [...others.names, ...unknown] : others.names;
+}
+
+/**
+ * One option of the core ahead of all others, because it decides which others there are. A file that
+ * cannot be read for lack of rights is passed over; nothing else in it is looked at.
+ */
+export async function optionAhead(
+  request: Pick<LoadRequest, "flags" | "environment" | "defaultFile" | "directory" | "core">,
+  name: string,
+): Promise<ConfigValue> {
+  const spec = request.core.find((option) => option.name === name);
+  assert(spec !== undefined, `option ${name} is declared`);
+  const given = fromFlag(spec, request.flags, request.directory) ?? fromEnvironment(spec, request);
+  if (given !== null) return given;
+  const path = configPath(request);
+  const explicit = path !== request.defaultFile;
+  const file = path === null ? null : await readConfigFile(path, { missing: !explicit, denied: !explicit });
+  return (file === null ? null : optionInFile(file, spec)) ?? defaultOf(spec);
 }
 
 /** Values of options from flags alone: those of one command, which no file and no variable sets. */
@@ -82,7 +116,7 @@ function resolveOptions(
   return values;
 }
 
-function configPath(request: LoadRequest): string | null {
+function configPath(request: Sources & Pick<LoadRequest, "core" | "defaultFile">): string | null {
   const spec = request.core.find((option) => option.name === "config");
   const value =
     spec === undefined
@@ -110,7 +144,7 @@ function fromFlag(
   return { value: parsed.value, origin: { kind: "flag", flag: given.flag } };
 }
 
-function fromEnvironment(spec: OptionSpec, request: LoadRequest): ConfigValue | null {
+function fromEnvironment(spec: OptionSpec, request: Pick<Sources, "environment" | "directory">): ConfigValue | null {
   const variable = variableOf(spec);
   const text = variableText(spec, request.environment);
   if (variable === null || text === null) return null;

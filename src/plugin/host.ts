@@ -11,11 +11,13 @@ import type { Logger, Metrics } from "../observe/types.ts";
 import type { Access } from "../security/rules.ts";
 import type { Namespace, Store } from "../store/types.ts";
 import type { MessageRegistry } from "../wire/types.ts";
-import { orderPlugins } from "./graph.ts";
+import { orderPlugins, pluginLabel } from "./graph.ts";
 import type { Host, Plugin, PluginInstance } from "./types.ts";
 
 /** What the server has for all plugins. */
 export interface PluginHostOptions {
+  /** of the external plugins, by name; errors name them */
+  paths: ReadonlyMap<string, string>;
   mode: string;
   nodeName: string;
   software: string;
@@ -36,6 +38,15 @@ export interface PluginHostOptions {
   /** ends the server in an orderly way; the error names the plugin */
   fail: (error: LockdError) => void;
 }
+
+/** A plugin is set up within this: it only registers what it brings; what takes time belongs into its start. */
+const SETUP_MS_MAX = 10_000;
+const SLOW_START_MS = 10_000;
+
+const LIMITED = {
+  "set-up": { verb: "end", code: "config" },
+  stop: { verb: "stop", code: "failed" },
+} as const;
 
 interface Loaded {
   plugin: Plugin;
@@ -60,9 +71,12 @@ export class PluginHost {
     for (const plugin of this.#plugins) {
       if (plugin.setup === undefined) continue;
       try {
-        this.#loaded.push({ plugin, instance: await plugin.setup(this.#hostFor(plugin)) });
+        const host = this.#hostFor(plugin);
+        const instance = await this.#within(SETUP_MS_MAX, plugin.name, "set-up", async () => plugin.setup?.(host) ?? {});
+        checkInstance(instance);
+        this.#loaded.push({ plugin, instance });
       } catch (error) {
-        throw wrapped("set up", plugin.name, error, "config");
+        throw wrapped("set up", this.#label(plugin.name), error, "config");
       }
     }
   }
@@ -70,10 +84,14 @@ export class PluginHost {
   /** Starts all that were set up. After a throw, `stop` ends them, the failed one too. */
   async start(): Promise<void> {
     for (const { plugin, instance } of this.#loaded) {
+      // recovery may have much to read, so it has no limit; whoever waits is told for whom
+      const slow = this.#options.timers.every(SLOW_START_MS, () => this.#options.logger.warn("plugin-start-slow", { plugin: plugin.name }));
       try {
         await instance.start?.();
       } catch (error) {
-        throw wrapped("start", plugin.name, error, "failed");
+        throw wrapped("start", this.#label(plugin.name), error, this.#options.paths.has(plugin.name) ? "config" : "failed");
+      } finally {
+        slow.cancel();
       }
     }
   }
@@ -88,9 +106,9 @@ export class PluginHost {
     const errors: LockdError[] = [];
     for (const { plugin, instance } of this.#loaded.toReversed()) {
       try {
-        await this.#within(limitMs, plugin.name, async () => instance.stop?.());
+        await this.#within(limitMs, plugin.name, "stop", async () => instance.stop?.());
       } catch (error) {
-        errors.push(wrapped("stop", plugin.name, error, "failed"));
+        errors.push(wrapped("stop", this.#label(plugin.name), error, "failed"));
       }
     }
     return errors;
@@ -107,19 +125,25 @@ export class PluginHost {
     });
   }
 
-  async #within(limitMs: number, name: string, work: () => Promise<void>): Promise<void> {
+  /** How errors call a plugin. */
+  #label(name: string): string {
+    const path = this.#options.paths.get(name);
+    return path === undefined ? name : pluginLabel({ name }, path);
+  }
+
+  async #within<T>(limitMs: number, name: string, step: keyof typeof LIMITED, work: () => Promise<T>): Promise<T> {
     const { promise: late, reject } = Promise.withResolvers<never>();
     const timer = this.#options.timers.after(limitMs, () => {
-      reject(new LockdError("failed", `it did not stop within ${limitMs} ms`));
+      reject(new LockdError(LIMITED[step].code, `it did not ${LIMITED[step].verb} within ${limitMs} ms`));
     });
-    // when the limit wins, what the stop throws later has nobody left to hear it but the log
-    const stopped = work();
+    // when the limit wins, what it throws later has nobody left to hear it but the log
+    const done = work();
     let over = false;
-    stopped.catch((error: unknown) => {
-      if (over) this.#options.logger.error("plugin-stop-failed", { plugin: name, error: messageOf(error) });
+    done.catch((error: unknown) => {
+      if (over) this.#options.logger.error(`plugin-${step}-failed`, { plugin: name, error: messageOf(error) });
     });
     try {
-      await Promise.race([stopped, late]);
+      return await Promise.race([done, late]);
     } finally {
       over = true;
       timer.cancel();
@@ -152,7 +176,7 @@ export class PluginHost {
       http: options.http.scope(name),
       provide: (service) => this.#provide(name, service),
       use: <T extends object>(provider: string) => this.#use<T>(plugin, provider),
-      fail: (error) => options.fail(wrapped("run", name, error, "failed")),
+      fail: (error) => options.fail(wrapped("run", this.#label(name), error, "failed")),
     };
   }
 
@@ -172,6 +196,15 @@ export class PluginHost {
     }
     // the type is an agreement between the two plugins, which the core cannot check
     return service as T;
+  }
+}
+
+/** Code that no type checker has seen may return anything. */
+function checkInstance(instance: unknown): void {
+  if (typeof instance !== "object" || instance === null) throw new LockdError("config", "its setup returned no object with start, stop or describe");
+  for (const [name, part] of Object.entries(instance)) {
+    const known = name === "start" || name === "stop" || name === "describe";
+    if (known && part !== undefined && typeof part !== "function") throw new LockdError("config", `what its setup returned has a ${name} that is no function`);
   }
 }
 

@@ -28,8 +28,9 @@ export interface Plugin {
   /** subcommands; their code is loaded when one is run */
   commands?: readonly CommandSpec[];
   /**
-   * Called once in a server process, in the order of dependencies. What it registers serves only after
-   * every plugin's `start` has returned. A throw ends the start: what was set up is stopped in reverse.
+   * Called once in a server process, in the order of dependencies, and over within 10 seconds. What it
+   * registers serves only after every plugin's `start` has returned. A throw ends the start: what was set
+   * up is stopped in reverse. A plugin that has nothing to start or stop returns {}.
    */
   setup?(host: Host): PluginInstance | Promise<PluginInstance>;
 }

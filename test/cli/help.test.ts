@@ -85,6 +85,8 @@ Flags:
                            (default /etc/lockd/lockd.toml if it exists; LOCKD_CONFIG)
       --log-level LEVEL    least important lines that are logged; with debug, unexpected errors show where they came from
                            (trace, debug, info, warn, error, silent; default info; LOCKD_LOG_LEVEL)
+      --plugin PATH,…      external plugins, each a file or folder, loaded when they are needed; PATH#sha256=HEX pins the content
+                           (default none; LOCKD_PLUGIN)
   -h, --help               show this help
 
 Examples:

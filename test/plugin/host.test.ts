@@ -47,6 +47,7 @@ function makeHost(plugins: Plugin[], config: Config = emptyConfig): PluginHost {
   const { logger } = loggerInto((line) => lines.push(line), "info");
   const messages = new Messages(logger);
   return new PluginHost(plugins, {
+    paths: new Map(),
     mode: "serve",
     nodeName: "n1",
     software: "1.2.3",

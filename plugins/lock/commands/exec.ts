@@ -43,9 +43,8 @@ async function runCommand(context: CommandContext): Promise<number> {
       acquire: async (signal) => {
         const waitMs = values.numberOrNull("wait");
         const startMs = bootTimeMs();
-        // only now: the helpers start up while it loads
-        const { connectAs } = await import("./with-client.ts");
-        client = await connectAs(context, { program: `lockd exec ${basename(argv[0] ?? "")}`, waitMs, signal });
+        // its code is loaded only now: the helpers start up meanwhile
+        client = await context.connect({ program: `lockd exec ${basename(argv[0] ?? "")}`, waitMs, signal });
         const leftMs = waitMs === null ? null : Math.max(0, Math.round(waitMs - (bootTimeMs() - startMs)));
         return client.lock(objects, { ...request, wait: leftMs, signal });
       },

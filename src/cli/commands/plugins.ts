@@ -1,4 +1,4 @@
-/** `lockd plugins`: what is part of this program. */
+/** `lockd plugins`: what is part of this program, and what was loaded besides. */
 import { table } from "../format.ts";
 import type { ProgramParts } from "../program-parts.ts";
 import type { CommandModule } from "../types.ts";
@@ -6,12 +6,13 @@ import type { CommandModule } from "../types.ts";
 export function listPlugins({ catalog }: ProgramParts): CommandModule {
   return {
     async run({ out }) {
-      const rows = (await catalog.all()).map(({ plugin, origin }) => ({
+      const rows = (await catalog.all()).map(({ plugin, origin, sha256 }) => ({
         name: plugin.name,
         version: plugin.version,
         origin,
         commands: (plugin.commands ?? []).filter((command) => command.hidden !== true).map((command) => command.name),
         dependencies: [...(plugin.requires.plugins ?? [])],
+        ...(sha256 === undefined ? {} : { sha256 }),
       }));
       if (out.json) {
         for (const row of rows) await out.result(row, "");
