@@ -50,7 +50,7 @@ function pair(name: unknown, real: unknown, handles: Map<string, string>): void 
 /** Fields whose value depends on the machine, the moment or chance. */
 const VARYING = new Set([
   "address", "cluster", "software", "version", "handle", "sinceAgo", "expiresIn", "waitLeft", "heardAgo", "time", "waited", "uptime", "commit",
-  "applied",
+  "applied", "freeIn",
 ]);
 
 /** A body with all that varies replaced by its type, and durations within sentences, too. */
@@ -60,9 +60,9 @@ export function lasting(body: unknown, depth = 0): unknown {
   const ofEvent = "event" in body;
   const entries = Object.entries(body).map(([key, value]: [string, unknown]): [string, unknown] => {
     if (key === "message" && typeof value === "string") return [key, value.replace(/\b[0-9.]+(?:ms|s)\b/g, "(duration)")];
-    // what is left of something fresh is exact, what is left of something older is not
+    // what is left of something fresh is exact
     const ofCluster = key === "id" && typeof value === "string";
-    const varies = VARYING.has(key) || ofCluster || (key === "held" && ofEvent) || ((key === "freeIn" || key === "left") && depth > 0);
+    const varies = VARYING.has(key) || ofCluster || (key === "held" && ofEvent) || (key === "left" && depth > 0);
     return [key, varies && typeof value !== "object" ? `(${typeof value})` : lasting(value, depth + 1)];
   });
   return Object.fromEntries(entries);
