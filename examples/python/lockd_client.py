@@ -90,7 +90,7 @@ class Lock:
         due = heard = now()
         while not done():
             if now() >= due:
-                self.send("RENEW", {"seen": self.seen, "tokens": [self.token] if self.token else []})
+                self.send("RENEW", {"seen": self.seen, "tokens": [self.token] if self.token and not self.lost else []})
                 due = now() + self.every
             self.socket.settimeout(max(due - now(), 0.001))
             try:
@@ -110,7 +110,7 @@ class Lock:
         elif type == "LOCKED":
             self.token, self.handle, self.seen, self.duration = body["token"], body["handle"], body["grant"], body["duration"]
             self.deadline = self.sent[body["processed"]] + usable(body["left"])
-            self.claimed_from = len(self.sent)  # a RENEW before this id did not name the token
+            self.claimed_from = len(self.sent)  # no RENEW before this id names the token
         elif type == "RENEWED" and id >= self.claimed_from:
             if body["lost"]: self.lost = body["lost"][0]["reason"]
             else: self.deadline = max(self.deadline, self.sent[body["processed"]] + usable(self.duration))
