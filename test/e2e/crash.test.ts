@@ -71,7 +71,7 @@ describe("kill -9 of the server under load", () => {
         await current.kill();
         const entries = readLedger(ledger);
         // the slower the disk, the longer a moment in which something was decided and is not durable
-        const slow = round % 5 === 0 ? { prefix: withFault("pwrite64", "delay_enter=5000") } : {};
+        const slow = round % 10 === 0 ? { prefix: withFault("pwrite64", "delay_enter=20000") } : {};
         current = await restarted(current, slow);
         found.push(...judgeTickets(await listed(current), entries, readLedger(ledger)));
       }
