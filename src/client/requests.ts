@@ -27,10 +27,12 @@ export interface FrameSink {
 
 interface Asked {
   channel: Channel;
-  type: RequestType;
+  type: string;
+  /** type of the answer that is expected; null: of a request whose meaning only its asker knows, any that is no refusal */
+  answer: string | null;
   timer: Timer;
   sink: FrameSink | null;
-  resolve(body: Body): void;
+  resolve(frame: Frame): void;
   reject(error: LockdError): void;
 }
 
@@ -56,7 +58,17 @@ export class Requests {
    * Sends and waits for the answer's body. Rejects with the server's error, ConnectionBrokenError, or
    * `unavailable` after `timeoutMs`. `sink` gets what follows the answer until `forget`.
    */
-  ask(channel: Channel, type: RequestType, body: Body, timeoutMs: number, sink: FrameSink | null = null): Promise<Body> {
+  async ask(channel: Channel, type: RequestType, body: Body, timeoutMs: number, sink: FrameSink | null = null): Promise<Body> {
+    return (await this.#send({ channel, type, answer: ANSWERS[type], sink }, body, timeoutMs)).body;
+  }
+
+  /** A request that this library knows nothing of, such as one of a plugin; the answer's frame. Rejects as `ask` does. */
+  askOther(channel: Channel, type: string, body: Body, timeoutMs: number): Promise<Frame> {
+    return this.#send({ channel, type, answer: null, sink: null }, body, timeoutMs);
+  }
+
+  #send(asked: Pick<Asked, "channel" | "type" | "answer" | "sink">, body: Body, timeoutMs: number): Promise<Frame> {
+    const { channel, type, sink } = asked;
     if (channel.congested) {
       return Promise.reject(new LockdError("overflow", `ask ${channel.label}: too much waits to be sent`));
     }
@@ -67,7 +79,7 @@ export class Requests {
         if (sink !== null) this.#unfollow(channel, id);
         reject(new ConnectionBrokenError(new LockdError("unavailable", `ask ${channel.label}: no answer to ${type} within ${timeoutMs} ms`)));
       });
-      this.#asked.set(id, { channel, type, timer, sink, resolve, reject });
+      this.#asked.set(id, { ...asked, timer, resolve, reject });
       try {
         channel.send(type, id, body);
       } catch (error) {
@@ -102,10 +114,11 @@ export class Requests {
     }
     this.#asked.delete(frame.id);
     asked.timer.cancel();
-    if (frame.type === ANSWERS[asked.type]) {
+    const answered = asked.answer === null ? frame.type !== "ERROR" && frame.type !== "UNKNOWN" : frame.type === asked.answer;
+    if (answered) {
       if (asked.sink !== null) this.#sinks.set(frame.id, { channel: asked.channel, sink: asked.sink });
-      asked.resolve(frame.body);
-    } else asked.reject(refusal(asked.type, frame));
+      asked.resolve(frame);
+    } else asked.reject(refusal(asked, frame));
     return true;
   }
 
@@ -122,7 +135,7 @@ export class Requests {
   }
 }
 
-function refusal(type: RequestType, frame: Frame): LockdError {
+function refusal({ type, answer }: Pick<Asked, "type" | "answer">, frame: Frame): LockdError {
   if (frame.type === "ERROR") return errorOf(frame.body, `the server, asked ${type},`);
   if (frame.type === "LOCKFAILED") {
     const failed = parseLockFailed(frame.body);
@@ -130,7 +143,7 @@ function refusal(type: RequestType, frame: Frame): LockdError {
   }
   if (frame.type === "UNKNOWN") {
     return new LockdError("protocol", `ask ${type}: the server does not know this request`, {
-      hint: "ask a server that serves locks, of this client's version or newer",
+      hint: answer === null ? "the plugin that serves it has to be loaded there" : "ask a server that serves locks, of this client's version or newer",
     });
   }
   return new LockdError("protocol", `ask ${type}: answered by ${frame.type}`);

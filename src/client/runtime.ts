@@ -44,6 +44,12 @@ function newSessionId(): string {
   }
 }
 
+/** What to tell of a request that is not to be repeated blindly: a lost answer leaves it open whether it was done. */
+function outcomeUnknown(type: string, error: unknown): unknown {
+  if (!(error instanceof ConnectionBrokenError)) return error;
+  return new LockdError("unknown", `ask ${type}: it may or may not have been done: ${error.message}`, { cause: error });
+}
+
 export class Runtime {
   readonly leaseClock: LeaseClock;
   readonly session: Session;
@@ -183,8 +189,20 @@ export class Runtime {
     try {
       return await this.ask(type, body);
     } catch (error) {
-      if (!(error instanceof ConnectionBrokenError)) throw error;
-      throw new LockdError("unknown", `ask ${type}: it may or may not have been done: ${error.message}`, { cause: error });
+      throw outcomeUnknown(type, error);
+    }
+  }
+
+  /** A request that this library knows nothing of, as `askOnce` asks: the answer's frame. */
+  async askOther(type: string, body: Body, timeoutMs: number = this.#requestTimeoutMs): Promise<Frame> {
+    this.mustBeOpen();
+    const channel = await this.link.ensure();
+    try {
+      const answer = this.requests.askOther(channel, type, body, timeoutMs);
+      this.arm();
+      return await answer;
+    } catch (error) {
+      throw outcomeUnknown(type, error);
     }
   }
 

@@ -15,6 +15,9 @@ const PENDING_BYTES_MIN = 4096;
 const TYPE_LENGTH_MAX = 32;
 const TYPE_PATTERN = /^[A-Z][A-Z0-9]*$/;
 
+/** A short upper-case text, the only form of a type that goes over the wire. */
+export const isFrameType = (type: string): boolean => type.length <= TYPE_LENGTH_MAX && TYPE_PATTERN.test(type);
+
 export interface FrameDecoderOptions {
   /** largest payload that is accepted, bytes */
   frameBytesMax: number;
@@ -127,7 +130,7 @@ export class FrameDecoder {
 
   #isType(type: string): boolean {
     if (this.#types.has(type)) return true;
-    if (type.length > TYPE_LENGTH_MAX || !TYPE_PATTERN.test(type)) return false;
+    if (!isFrameType(type)) return false;
     if (this.#types.size < 256) this.#types.add(type);
     return true;
   }

@@ -4,6 +4,7 @@
  */
 import { asLockdError, LockdError } from "../errors.ts";
 import type { Logger } from "../observe/types.ts";
+import { isFrameType } from "./frame.ts";
 import { errorBody } from "./error-body.ts";
 import type { BodyParser, Connection, Frame, MessageHandler, MessageRegistry } from "./types.ts";
 
@@ -36,6 +37,9 @@ export class Messages {
   }
 
   #register<T>(owner: string, type: string, parse: BodyParser<T>, handle: MessageHandler<T>): void {
+    if (!isFrameType(type)) {
+      throw new LockdError("config", `register message ${JSON.stringify(type)}: plugin ${owner} wants it, and it is not upper-case letters and digits, 32 at most`);
+    }
     const taken = this.#registered.get(type)?.owner ?? (RESERVED.includes(type) ? "the core" : undefined);
     if (taken !== undefined) {
       throw new LockdError("config", `register message ${type}: plugin ${owner} and ${taken === "the core" ? taken : `plugin ${taken}`} both want it`);

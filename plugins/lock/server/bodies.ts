@@ -4,9 +4,9 @@
  * which unlike interfaces are a Body, and `satisfies` says which body of the protocol each one is.
  */
 import type {
-  BlockerBody, EventBody, HolderBody, LockedBody, SessionBody, SessionTicket, TicketBody,
+  BlockerBody, EventBody, HolderBody, LockedBody, SessionBody, SessionTicket, TicketBody, WhyBody,
 } from "../../../src/client/protocol.ts";
-import type { Blocker, Grant, Holder, Instant, LockEvent, OwnTicket, SessionView, TicketView } from "../core/types.ts";
+import type { Blocker, Grant, Holder, Instant, LockEvent, OwnTicket, SessionView, TicketView, WhyView } from "../core/types.ts";
 
 export function holderBody(holder: Holder, session: string) {
   const { name, host, pid, program, address, commandLine } = holder;
@@ -62,6 +62,28 @@ export function ticketBody(view: TicketView, at: Instant) {
     ...(view.position === undefined ? {} : { position: view.position }),
     ...(view.value === undefined ? {} : { value: view.value }),
   } satisfies TicketBody;
+}
+
+/** Bounds of what is told of one object. */
+export const WHY_WAITERS_MAX = 1000;
+export const WHY_EVENTS_MAX = 10;
+
+/** `sees`: whether the one who asks may know of an object that the deadlock leads over. */
+export function whyBody(object: string, why: WhyView, context: { at: Instant; sees(object: string): boolean; events: readonly LockEvent[] }) {
+  const { at, sees, events } = context;
+  return {
+    object,
+    holders: why.holders.map((view) => ticketBody(view, at)),
+    waiters: why.waiters.map((view) => ticketBody(view, at)),
+    waitersTotal: why.waitersTotal,
+    ...(why.delayUntilMs === null ? {} : { delayLeft: Math.max(0, why.delayUntilMs - at.nowMs) }),
+    cycle: why.cycle.filter((edge) => sees(edge.object)).map((edge) => ({
+      waiter: ticketBody(edge.waiter, at).holder,
+      object: edge.object,
+      holder: ticketBody(edge.holder, at).holder,
+    })),
+    events: events.map(eventBody),
+  } satisfies WhyBody;
 }
 
 export const eventBody = (event: LockEvent) =>

@@ -13,6 +13,7 @@ import type { LockEngine } from "../engine.ts";
 import { limitsFrom, numberOf } from "../options.ts";
 import { decodeEvents, EVENT_STREAM, History } from "./history.ts";
 import { LocalEngine } from "./local-engine.ts";
+import { LocksForPlugins, type LocksService } from "./locks-service.ts";
 import { LockMetrics } from "./lock-metrics.ts";
 import { Permissions } from "./permissions.ts";
 import { LockQueries } from "./queries.ts";
@@ -62,6 +63,8 @@ export function setupLock(host: Host): PluginInstance {
     ...ticketCounts(statistics()),
   });
   const queries = new LockQueries({ engine, history, watchers, permissions, status });
+  const forPlugins = new LocksForPlugins({ engine, history, logger: host.logger });
+  host.provide<LocksService>(forPlugins);
   const metrics = new LockMetrics(host.metrics, statistics);
   const service = new LockService({
     engine,
@@ -69,7 +72,10 @@ export function setupLock(host: Host): PluginInstance {
     clock: host.clock,
     timers: host.timers,
     random: (count) => host.random(count),
-    onEvents: (events) => queries.added(events),
+    onEvents: (events) => {
+      queries.added(events);
+      forPlugins.notify(events);
+    },
   });
 
   host.health.add("ready", "lock", () => {

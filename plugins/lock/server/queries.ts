@@ -9,13 +9,10 @@ import type { Body, Connection } from "../../../src/wire/types.ts";
 import type { LockTable } from "../core/table.ts";
 import type { LockEvent, TicketView } from "../core/types.ts";
 import type { LockEngine } from "../engine.ts";
-import { eventBody, sessionBody, ticketBody } from "./bodies.ts";
+import { eventBody, sessionBody, ticketBody, WHY_EVENTS_MAX, WHY_WAITERS_MAX, whyBody } from "./bodies.ts";
 import type { History } from "./history.ts";
 import type { Permissions } from "./permissions.ts";
 import type { Watchers } from "./watchers.ts";
-
-const WHY_WAITERS_MAX = 1000;
-const WHY_EVENTS_MAX = 10;
 
 export interface LockQueriesOptions {
   engine: LockEngine;
@@ -54,19 +51,8 @@ export class LockQueries {
     this.#engine.read(
       (table) => table.why(object, { waitersMax: WHY_WAITERS_MAX }),
       (why, at) => {
-        answer(connection, id, "WHY", {
-          object,
-          holders: why.holders.map((view) => ticketBody(view, at)),
-          waiters: why.waiters.map((view) => ticketBody(view, at)),
-          waitersTotal: why.waitersTotal,
-          ...(why.delayUntilMs === null ? {} : { delayLeft: Math.max(0, why.delayUntilMs - at.nowMs) }),
-          cycle: why.cycle.filter((edge) => this.#permissions.sees(connection, edge.object)).map((edge) => ({
-            waiter: ticketBody(edge.waiter, at).holder,
-            object: edge.object,
-            holder: ticketBody(edge.holder, at).holder,
-          })),
-          events: this.#history.ofObject(object, WHY_EVENTS_MAX).map(eventBody),
-        });
+        const sees = (name: string): boolean => this.#permissions.sees(connection, name);
+        answer(connection, id, "WHY", whyBody(object, why, { at, sees, events: this.#history.ofObject(object, WHY_EVENTS_MAX) }));
       },
     );
   }
