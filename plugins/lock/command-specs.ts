@@ -19,6 +19,13 @@ const wait = (help: string): FlagSpec => ({
   help,
 });
 
+const deadFlag: FlagSpec = {
+  name: "dead",
+  type: "boolean",
+  default: false,
+  help: "you state that the holder does nothing any more, so that only its unlock duration is waited out; if it is alive and cannot be told, it runs beside the next holder",
+};
+
 /** What a request for a lock may say; `exec` and `lock` take the same. */
 export const lockFlags: readonly FlagSpec[] = [
   wait("how long to wait for the lock; 0: now or not at all"),
@@ -130,6 +137,7 @@ export const otherCommands: readonly CommandSpec[] = [
     name: "renew",
     group: LOCKS,
     summary: "let a lock run its whole duration again",
+    description: "The duration of a lock that a running command holds (`exec`, `lock --hold`) can only be made longer: it counts on its own.",
     positionals: [{ name: "HANDLE", help: "the handle; - reads it from stdin; absent: from LOCKD_HANDLE", arity: "optional" }],
     flags: [durationFlag(null, "as before")],
     options: [...CLIENT, "json"],
@@ -173,16 +181,22 @@ export const otherCommands: readonly CommandSpec[] = [
     group: ADMIN,
     summary: "force a holder out",
     description:
-      "The holder is told and has its unlock duration to leave; only then the object goes to the next.\n" +
+      "The holder is told, cannot renew any more, and has its unlock duration to leave from when it confirms\n" +
+      "that it heard. A holder that cannot hear (stopped, or cut off) may rely on its lock until the duration\n" +
+      "is over: the object goes to the next at the end of duration and unlock duration. --dead cuts that short.\n" +
       "Names the exact token, so that nobody but the holder you looked at is hit. It is recorded.",
     positionals: [object],
     flags: [
       { name: "force", type: "boolean", default: false, help: "needed: this takes a lock away from its holder" },
       { name: "token", type: "integer", min: 1, max: Number.MAX_SAFE_INTEGER, default: null, defaultText: "none, must be given", help: "fencing token of the holder" },
+      deadFlag,
       { name: "reason", type: "string", default: "", defaultText: "none", help: "kept in the history", valueName: "TEXT" },
     ],
     options: [...CLIENT, "json"],
-    examples: [["lockd release backup --force --token 42 --reason 'host is gone'", ""]],
+    examples: [
+      ["lockd release backup --force --token 42 --reason 'it hangs'", ""],
+      ["lockd release backup --force --token 42 --dead --reason 'host was switched off'", "free after the unlock duration"],
+    ],
     load: () => import("./commands/release.ts"),
   },
   {
@@ -219,7 +233,8 @@ export const otherCommands: readonly CommandSpec[] = [
     group: ADMIN,
     summary: "end a session: its waiting tickets go, its locks are forced out",
     positionals: [{ name: "SESSION", help: "id as `lockd sessions` shows it", arity: "one" }],
-    flags: [{ name: "reason", type: "string", default: "", defaultText: "none", help: "kept in the history", valueName: "TEXT" }],
+    description: "Its locks are taken as `lockd release --force` takes one.",
+    flags: [deadFlag, { name: "reason", type: "string", default: "", defaultText: "none", help: "kept in the history", valueName: "TEXT" }],
     options: [...CLIENT, "json"],
     examples: [["lockd kick Zk3v0pYwQ8mJ4sXnB1rTfA", ""]],
     load: () => import("./commands/kick.ts"),

@@ -33,6 +33,17 @@ import { parseKicked, parseReleasing, parseSessionList, parseStatus, parseTicket
 import type { Ticket } from "./ticket.ts";
 import { type Dial, dialTcp, dialTls, type Resolve, resolveHost } from "./transport.ts";
 
+/** How a lock, or all of a session, is taken away. */
+export interface ForceOptions {
+  /** kept in the history */
+  reason?: string;
+  /**
+   * States that the holder does nothing any more. Without it a holder that cannot be told, because it stands
+   * still or is cut off, keeps the lock until its lease ends; with it, and with the holder alive, two may run.
+   */
+  dead?: boolean;
+}
+
 export interface ConnectOptions {
   /** `host:port` or `[v6]:port`, tried in turn */
   servers: readonly string[];
@@ -271,13 +282,13 @@ export class LockdClient implements AsyncDisposable {
   // Changing the service.
 
   /** Takes a lock away from its holder, named by the exact token. Rejects with `notfound` when that is not held. */
-  async releaseByForce(object: string, token: number, reason?: string): Promise<ReleasingBody> {
-    return parseReleasing(await this.#runtime.askOnce("RELEASE", { object, token, reason }));
+  async releaseByForce(object: string, token: number, options: ForceOptions = {}): Promise<ReleasingBody> {
+    return parseReleasing(await this.#runtime.askOnce("RELEASE", { object, token, ...options }));
   }
 
   /** Ends a session and takes away all that it holds. Rejects with `notfound`. */
-  async kick(session: string, reason?: string): Promise<KickedBody> {
-    return parseKicked(await this.#runtime.askOnce("KICK", { session, reason }));
+  async kick(session: string, options: ForceOptions = {}): Promise<KickedBody> {
+    return parseKicked(await this.#runtime.askOnce("KICK", { session, ...options }));
   }
 
   // The end.

@@ -137,7 +137,7 @@ export interface RenewSessionRequest {
   digest?: readonly [number, number];
 }
 
-/** RENEW of one lock by its handle; `duration` changes it from now on. */
+/** RENEW of one lock by its handle; `duration` changes it from now on; only of a detached one it may be shorter. */
 export interface RenewHandleRequest {
   handle: string;
   duration?: number;
@@ -301,21 +301,28 @@ export interface SessionListBody {
 export interface KickRequest {
   session: string;
   reason?: string;
+  /** as in RELEASE */
+  dead?: boolean;
 }
 export interface KickedBody {
   /** tickets that it had */
   tickets: number;
 }
 
-/** RELEASE: force-release of one lock; the holder is told and its unlock duration is waited out. */
+/**
+ * RELEASE: force-release of one lock. The holder is told; its unlock duration is waited out from when its
+ * session has confirmed that it heard, by a RENEW that does not claim the lock, or from the lease's end.
+ */
 export interface ReleaseRequest {
   object: string;
   token: number;
   reason?: string;
+  /** states that the holder does nothing any more: only its unlock duration is waited out */
+  dead?: boolean;
 }
 export interface ReleasingBody {
   holder: HolderBody;
-  /** time until the object goes on to the next, milliseconds */
+  /** the longest time until the object goes on to the next, milliseconds */
   freeIn: number;
 }
 

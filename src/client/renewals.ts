@@ -52,6 +52,11 @@ export class Renewals {
     this.#dueMs = nowMs + this.#intervalMs();
   }
 
+  /** The next one is sent as soon as what has arrived is handled: what it does not claim any more matters. */
+  hasten(nowMs: number): void {
+    this.#dueMs = Math.min(this.#dueMs, nowMs);
+  }
+
   stop(): void {
     this.#dueMs = Number.POSITIVE_INFINITY;
   }
@@ -129,6 +134,7 @@ export class Renewals {
     for (const { token, reason } of renewed.lost) {
       const ticket = this.#table.holdings.get(token);
       if (ticket !== undefined) this.#table.takenBack(ticket, lostReason(reason), nowMs);
+      if (lostReason(reason) === "forced") this.hasten(nowMs);
     }
     this.#extend(id, this.#outbox.sentMs(renewed.processed), nowMs);
   }

@@ -17,7 +17,7 @@ import {
 import { LockFailedError, type LostReason, lostReason } from "./errors.ts";
 import { usableMs } from "./lease-clock.ts";
 import { type FrameSender, Outbox } from "./outbox.ts";
-import type { LockedBody, SessionTicket } from "./protocol.ts";
+import type { LockedBody, SessionTicket, UnlockingPush } from "./protocol.ts";
 import { Renewals } from "./renewals.ts";
 import type { LockBody, Ticket, TicketWaiter } from "./ticket.ts";
 import { objectsOf, TicketTable } from "./ticket-table.ts";
@@ -198,7 +198,7 @@ export class Session {
         this.#onError(id, new LockdError("protocol", "ask for a lock: this server does not serve locks"), nowMs);
         break;
       case "UNLOCKING":
-        this.#onTakenBack(parseUnlockingPush(body), nowMs);
+        this.#onUnlocking(parseUnlockingPush(body), nowMs);
         break;
       case "QUEUE": {
         const { request, position } = parseQueuePush(body);
@@ -284,6 +284,12 @@ export class Session {
     if (ticket.phase === "sent" && error.code === "lost") this.#table.reissue(ticket, nowMs);
     else if (ticket.phase === "sent" || ticket.phase === "unconfirmed") this.#table.fail(ticket, error);
     else if (ticket.phase === "cancelling") this.#table.unlocked(ticket, null);
+  }
+
+  #onUnlocking(push: UnlockingPush, nowMs: number): void {
+    this.#onTakenBack(push, nowMs);
+    // by force: the server waits for a RENEW without the lock, lest it count on a lease that nobody claims
+    if (lostReason(push.reason) === "forced" && this.active) this.#renewals.hasten(nowMs);
   }
 
   #onTakenBack(push: { request: string; token: number; reason: string }, nowMs: number): void {

@@ -100,10 +100,11 @@ describe("single answers", () => {
     });
     expect(await client.status()).toEqual(status);
     expect((await client.why("x")).holders).toHaveLength(1);
-    expect(await client.kick("s", "why")).toEqual({ tickets: 2 });
-    expect(await client.releaseByForce("x", 5, "why")).toEqual({ holder, freeIn: 5000 });
+    expect(await client.kick("s", { reason: "why", dead: true })).toEqual({ tickets: 2 });
+    expect(await client.releaseByForce("x", 5, { reason: "why", dead: true })).toEqual({ holder, freeIn: 5000 });
     expect(await all(client.sessions())).toEqual([]);
-    expect(server.of("RELEASE")[0]?.body).toEqual({ object: "x", token: 5, reason: "why" });
+    expect(server.of("RELEASE")[0]?.body).toEqual({ object: "x", token: 5, reason: "why", dead: true });
+    expect(server.of("KICK")[0]?.body).toEqual({ session: "s", reason: "why", dead: true });
   });
 
   test("errors of the server come through with code, hint and exit code", async () => {

@@ -684,6 +684,47 @@ describe("loss", () => {
     expect(String(lastTold(lock, "lost").error.reason)).toBe(told);
   });
 
+  test("by force is confirmed at once by a renewal that does not claim it, one for all that were told together", () => {
+    const bench = new SessionBench().connect();
+    const [a, b, kept] = [bench.held(), bench.held(10_000, { objects: ["y"] }), bench.held(10_000, { objects: ["z"] })];
+    bench.news();
+    for (const { grant } of [a, b]) {
+      bench.session.frame({ type: "UNLOCKING", id: 0, body: { request: grant.request, token: grant.token, reason: "forced", left: 5000 } }, bench.nowMs);
+    }
+    expect(bench.session.dueMs).toBeLessThanOrEqual(bench.nowMs);
+    bench.advance(0);
+    expect(bench.news()).toEqual(["RENEW"]);
+    expect(bench.last("RENEW").body).toEqual({ seen: kept.grant.grant, count: 1, digest: tokenDigest([kept.grant.token]) });
+  });
+
+  test("by force that a renewal is told of is confirmed by the next, at once", () => {
+    const bench = new SessionBench().connect();
+    const { grant } = bench.held();
+    bench.advance(2000);
+    bench.answerRenew({ lost: [{ token: grant.token, reason: "kicked" }] });
+    bench.news();
+    bench.advance(0);
+    expect(bench.news()).toEqual(["RENEW"]);
+    expect(bench.last("RENEW").body).toEqual({ seen: grant.grant, count: 0, digest: [0, 0] });
+  });
+
+  test("at the end of the duration, or of the last request, needs no confirmation", () => {
+    const bench = new SessionBench().connect();
+    const { grant } = bench.held();
+    bench.news();
+    bench.receive("UNLOCKING", 0, { request: grant.request, token: grant.token, reason: "timedout", left: 5000 });
+    bench.advance(0);
+    expect(bench.news()).toEqual([]);
+    const last = new SessionBench().connect();
+    const held = last.held();
+    last.session.release(held.ticket, last.nowMs);
+    last.receive("UNLOCKED", last.last("UNLOCK").id, { token: held.grant.token, held: true });
+    last.news();
+    last.receive("UNLOCKING", 0, { request: held.grant.request, token: held.grant.token, reason: "forced", left: 5000 });
+    expect(last.session.dueMs).toBe(Number.POSITIVE_INFINITY);
+    expect(last.news()).toEqual([]);
+  });
+
   test("of an older token of the same request is ignored", () => {
     const bench = new SessionBench().connect();
     const lock = bench.held();

@@ -4,9 +4,9 @@ import { withClient } from "./with-client.ts";
 
 export function run(context: CommandContext): Promise<number> {
   const [session = ""] = context.positionals;
-  const reason = context.values.string("reason");
+  const options = { reason: context.values.string("reason"), dead: context.values.boolean("dead") };
   return withClient(context, { program: "lockd kick" }, async (client) => {
-    const { tickets } = await client.kick(session, reason);
+    const { tickets } = await client.kick(session, options);
     await context.out.result({ session, tickets }, `ended session ${session}, which had ${tickets} ticket${tickets === 1 ? "" : "s"}\n`);
     return 0;
   });

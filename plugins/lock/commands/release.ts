@@ -16,12 +16,14 @@ export async function run(context: CommandContext): Promise<number> {
   if (token === null) {
     throw new LockdError("usage", "release: --token is missing", { hint: `\`lockd why ${object}\` shows the holder and its token` });
   }
-  const reason = context.values.string("reason");
+  const options = { reason: context.values.string("reason"), dead: context.values.boolean("dead") };
   return withClient(context, { program: "lockd release" }, async (client) => {
-    const { holder, freeIn } = await client.releaseByForce(object, token, reason);
+    const { holder, freeIn } = await client.releaseByForce(object, token, options);
     await context.out.result(
       { object, token, holder, freeAt: formatIso(Date.now() + freeIn) },
-      `told ${holderText(holder)} to leave; free in ${formatDuration(freeIn)}\n`,
+      options.dead
+        ? `took it from ${holderText(holder)}, stated to be dead; free in ${formatDuration(freeIn)}\n`
+        : `told ${holderText(holder)} to leave; free in at most ${formatDuration(freeIn)}, sooner when the holder confirms\n`,
     );
     return 0;
   });

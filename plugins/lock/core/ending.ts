@@ -13,10 +13,19 @@ import type { Blocker, LockEventKind, LockFailure, LossReason } from "./types.ts
 /** Failed waits that are remembered for retries, for each session. */
 const FAILED_MAX = 16;
 
+/** Taking a lock by force: which way, and what the history keeps of who did it and why. */
+export interface ForceOrder {
+  reason: "forced" | "kicked";
+  note: string;
+  /** it is stated that the holder does nothing any more */
+  dead: boolean;
+}
+
 /** The lock is free at once; nobody is told. `event` says how it looks in the history. */
 export function free(state: TableState, ticket: Ticket, event: LockEventKind, reason?: string): void {
   assert(ticket.state !== "waiting", "only a held ticket is freed");
   if (ticket.state === "locked") stopLease(state, ticket);
+  ticket.session.unheard.delete(ticket);
   state.record(event, ticket, {
     heldMs: state.nowMs - ticket.grantedMs,
     ...(reason === undefined ? {} : { reason }),
@@ -26,7 +35,7 @@ export function free(state: TableState, ticket: Ticket, event: LockEventKind, re
   remove(state, ticket);
 }
 
-/** The session says by its silence that it does not know of this lock: free at once, and it is told. */
+/** The session says by its claim that it does not know of this lock: free at once, and it is told. */
 export function takeBack(state: TableState, ticket: Ticket): void {
   ticket.lossReason = "lost";
   rememberLoss(state, ticket);
@@ -38,7 +47,7 @@ export function takeBack(state: TableState, ticket: Ticket): void {
  * Starts the grace: the holder is told to leave and everybody else is still kept out. It is lost to
  * its holder from here on, and a new request of the session for the object is no duplicate.
  */
-export function startGrace(
+function startGrace(
   state: TableState,
   ticket: Ticket,
   options: { reason: LossReason; fromMs: number; event: "expiring" | "forced" | "kicked"; note?: string },
@@ -47,11 +56,9 @@ export function startGrace(
   ticket.state = "unlocking";
   ticket.sinceMs = state.nowMs;
   ticket.endMs = options.fromMs;
-  ticket.freeAtMs = options.fromMs + ticket.spec.unlockDurationMs;
   ticket.lossReason = options.reason;
   for (const name of ticket.spec.objects) disown(ticket, name);
-  state.timers.set(ticket, ticket.freeAtMs);
-  state.journal.touch(ticket);
+  setFreeAt(state, ticket, options.fromMs + ticket.spec.unlockDurationMs);
   state.record(options.event, ticket, {
     heldMs: state.nowMs - ticket.grantedMs,
     ...(options.note === undefined ? {} : { reason: options.note }),
@@ -62,6 +69,43 @@ export function startGrace(
 /** The duration is over. The grace counts from then, however late this is noticed. */
 export function expire(state: TableState, ticket: Ticket): void {
   startGrace(state, ticket, { reason: "timedout", fromMs: ticket.leaseEndMs, event: "expiring" });
+}
+
+/**
+ * Takes a lock from its holder, who cannot renew it from here on. Being told is not having heard: a holder
+ * that stands still or is cut off relies on its duration, so the grace counts from the end of that, until
+ * its session confirms. With a detached lock nobody listens, and the dead do not confirm: it counts from now.
+ */
+export function force(state: TableState, ticket: Ticket, order: ForceOrder): void {
+  const { reason, note, dead } = order;
+  const endMs = ticket.leaseEndMs;
+  const mayRely = !dead && !ticket.spec.detached && endMs > state.nowMs;
+  startGrace(state, ticket, { reason, fromMs: mayRely ? endMs : Math.min(endMs, state.nowMs), event: reason, note });
+  if (mayRely) ticket.session.unheard.add(ticket);
+}
+
+/** Who forced a lock out, or somebody else, states only now that its holder is dead. */
+export function declareDead(state: TableState, ticket: Ticket, { reason, note }: ForceOrder): void {
+  if (!ticket.session.unheard.has(ticket)) return;
+  confirmLoss(state, ticket);
+  state.record(reason, ticket, { heldMs: state.nowMs - ticket.grantedMs, reason: note });
+}
+
+/** The holder of a lock that was forced out is known to have stopped relying on it: the grace counts from now. */
+export function confirmLoss(state: TableState, ticket: Ticket): void {
+  assert(ticket.state === "unlocking", "only what was taken is confirmed");
+  ticket.session.unheard.delete(ticket);
+  // the end of its duration may have come before
+  ticket.endMs = Math.min(ticket.endMs, state.nowMs);
+  setFreeAt(state, ticket, ticket.endMs + ticket.spec.unlockDurationMs);
+}
+
+/** After a reboot nobody knows how much of a grace, or of the duration before it, is over: it starts anew. */
+export function restartGrace(state: TableState, ticket: Ticket): void {
+  assert(ticket.state === "unlocking", "only a grace starts anew");
+  const unheard = ticket.session.unheard.has(ticket);
+  if (unheard) ticket.endMs = state.nowMs + ticket.durationMs;
+  setFreeAt(state, ticket, (unheard ? ticket.endMs : state.nowMs) + ticket.spec.unlockDurationMs);
 }
 
 /** The grace is over: the lock goes on, after its lock-delay. */
@@ -122,6 +166,12 @@ export function settleSession(state: TableState, session: Session): void {
   else state.watch(session);
 }
 
+function setFreeAt(state: TableState, ticket: Ticket, freeAtMs: number): void {
+  ticket.freeAtMs = freeAtMs;
+  state.timers.set(ticket, freeAtMs);
+  state.journal.touch(ticket);
+}
+
 function remove(state: TableState, ticket: Ticket): void {
   state.timers.remove(ticket);
   detach(state, ticket);
@@ -132,7 +182,11 @@ function remove(state: TableState, ticket: Ticket): void {
 function tell(state: TableState, ticket: Ticket, kind: "unlocking" | "unlocked"): void {
   const to = { session: ticket.session.id, request: ticket.request, token: ticket.token, reason: ticket.lossReason };
   if (kind === "unlocked") state.effects.push({ kind, ...to });
-  else state.effects.push({ kind, ...to, leftMs: Math.max(0, ticket.freeAtMs - state.nowMs) });
+  else {
+    // who hears of a force at all has its unlock duration from then
+    const leftMs = Math.min(ticket.spec.unlockDurationMs, ticket.freeAtMs - state.nowMs);
+    state.effects.push({ kind, ...to, leftMs: Math.max(0, leftMs) });
+  }
 }
 
 function rememberLoss(state: TableState, ticket: Ticket): void {

@@ -74,6 +74,9 @@ export class LockObject {
 
 export type HeldState = "locked" | "unlocking";
 
+/** closed by its client; kicked, or kicked by somebody who states that the client is dead */
+export type SessionEnding = "closed" | "kicked" | "kicked-dead";
+
 export class Ticket implements Recorded, Timed {
   readonly kind = "ticket";
   dirty = false;
@@ -98,7 +101,10 @@ export class Ticket implements Recorded, Timed {
   grantedMs = 0;
   /** newest message of the session processed before the grant */
   message = 0;
-  /** end of the duration by the ticket's own clock; a renewal of the session may set a later one */
+  /**
+   * Locked: end of the duration by the ticket's own clock; a renewal of the session may set a later one.
+   * Unlocking: until when its holder may have relied on it.
+   */
   endMs = 0;
   freeAtMs = 0;
   lossReason: LossReason = "timedout";
@@ -186,7 +192,7 @@ export class Session implements Recorded, Timed {
   graceMs = 0;
   connected = true;
   /** no new requests; forgotten when its tickets are gone */
-  ending: "closed" | "kicked" | null = null;
+  ending: SessionEnding | null = null;
   /** why it was kicked, for the messages to its waiting requests */
   endReason = "";
   heardMs = 0;
@@ -210,7 +216,9 @@ export class Session implements Recorded, Timed {
   readonly fresh = new OrderedTree<number, Ticket>();
   /** the rest of what it owns, by duration */
   readonly groups = new Map<number, RenewalGroup>();
-  /** digest over both */
+  /** taken by force, and it did not confirm yet that it heard: until then its holder relies on the duration */
+  readonly unheard = new Set<Ticket>();
+  /** digest over what it owns */
   digestSum = 0;
   digestXor = 0;
   digestCount = 0;
@@ -230,6 +238,10 @@ export class Session implements Recorded, Timed {
 
   get timerKey(): string {
     return this.id;
+  }
+
+  get kicked(): boolean {
+    return this.ending === "kicked" || this.ending === "kicked-dead";
   }
 
   /** When its waiting tickets are dropped, unless it is heard of before. */

@@ -4,10 +4,10 @@
  */
 import { assert } from "../../../src/errors.ts";
 import { breakCycles } from "./deadlock.ts";
-import { expire, fail, free, startGrace } from "./ending.ts";
+import { declareDead, expire, fail, force, type ForceOrder, free } from "./ending.ts";
 import { type Agent, type Session, Ticket } from "./entities.ts";
 import { grant, grantOf, isOpenTo } from "./granting.ts";
-import { blockersOf, describe, duration, lossText, obstacle, quote } from "./messages.ts";
+import { blockersOf, describe, duration, forceNote, lossText, obstacle, quote } from "./messages.ts";
 import { attach, makeReady, positionOf, startWaiting } from "./queues.ts";
 import { unknownHandle } from "./renewing.ts";
 import { endText, leftMs, refuse, unknownSession } from "./sessions.ts";
@@ -68,14 +68,9 @@ export function release(state: TableState, command: Command<"release">): LockAns
   }
   if (ticket.state === "locked" && ticket.leaseEndMs <= state.nowMs) expire(state, ticket);
   const holder = ticket.holder;
-  if (ticket.state === "locked") {
-    startGrace(state, ticket, {
-      reason: "forced",
-      fromMs: state.nowMs,
-      event: "forced",
-      note: `by ${command.by}: ${command.reason}`,
-    });
-  }
+  const order: ForceOrder = { reason: "forced", note: forceNote(command), dead: command.dead === true };
+  if (ticket.state === "locked") force(state, ticket, order);
+  else if (order.dead) declareDead(state, ticket, order);
   return { kind: "releasing", holder, session: ticket.session.id, freeMs: Math.max(0, ticket.freeAtMs - state.nowMs) };
 }
 

@@ -79,6 +79,10 @@ export function obstacle(state: TableState, spec: LockSpec, blockers: readonly B
   return `${quote(first.object)} is locked by ${who}, token ${first.token},${grace} since ${since}${more}`;
 }
 
+/** Who took a lock by force, and why, as the history keeps it. */
+export const forceNote = (command: { by: string; reason: string; dead?: boolean }): string =>
+  `by ${command.by}${command.dead === true ? ", who states that the holder is dead" : ""}: ${command.reason}`;
+
 /** Why a lock is gone. */
 export function lossText(reason: LossReason): string {
   switch (reason) {

@@ -6,7 +6,7 @@
  *   f/NUMBER failed wait   meta counters
  */
 import { Encoder } from "cbor-x/encode";
-import type { Entity, FailedRequest, LostLock, Meta, Session, Ticket } from "./entities.ts";
+import type { Entity, FailedRequest, LostLock, Meta, Session, SessionEnding, Ticket } from "./entities.ts";
 import { Fields, corrupt } from "./record-fields.ts";
 import type { Holder, LockFailure, LockMode, LockSpec, LossReason } from "./types.ts";
 
@@ -18,7 +18,7 @@ const encoder = new Encoder({ useRecords: false });
 const MODES: readonly LockMode[] = ["exclusive", "shared", "semaphore"];
 const STATES: readonly Ticket["state"][] = ["waiting", "locked", "unlocking"];
 const REASONS: readonly LossReason[] = ["timedout", "forced", "kicked", "lost"];
-const ENDINGS: readonly ("closed" | "kicked")[] = ["closed", "kicked"];
+const ENDINGS: readonly SessionEnding[] = ["closed", "kicked", "kicked-dead"];
 const FAILURES: readonly LockFailure[] = [
   "timedout",
   "duplicate",
@@ -31,7 +31,7 @@ const FAILURES: readonly LockFailure[] = [
   "lost",
 ];
 
-const FLAG = { detached: 1, detectDeadlock: 2, reportQueue: 4 } as const;
+const FLAG = { detached: 1, detectDeadlock: 2, reportQueue: 4, unheard: 8 } as const;
 
 export function keyOf(entity: Entity): string {
   switch (entity.kind) {
@@ -92,7 +92,8 @@ function encodeTicket(ticket: Ticket): Uint8Array {
     spec.value,
     (spec.detached ? FLAG.detached : 0) |
       (spec.detectDeadlock ? FLAG.detectDeadlock : 0) |
-      (spec.reportQueue ? FLAG.reportQueue : 0),
+      (spec.reportQueue ? FLAG.reportQueue : 0) |
+      (ticket.session.unheard.has(ticket) ? FLAG.unheard : 0),
     own ? null : ticket.agents.map((agent) => agent.id),
     spec.commandLine ?? null,
     ticket.enteredMs,
@@ -142,6 +143,8 @@ export interface TicketRecord {
     endMs: number;
     freeAtMs: number;
     lossReason: LossReason;
+    /** unlocking by force, and the session did not confirm yet that it heard */
+    unheard: boolean;
   };
 }
 
@@ -260,7 +263,8 @@ function decodeTicket(number: number, fields: Fields): TicketRecord {
   const endMs = fields.time();
   const freeAtMs = state === "unlocking" ? fields.time() : 0;
   const lossReason = state === "unlocking" ? fields.choice(REASONS) : "timedout";
-  return { ...record, held: { token, grantNumber, grantedMs, message, endMs, freeAtMs, lossReason } };
+  const unheard = state === "unlocking" && (flags & FLAG.unheard) !== 0;
+  return { ...record, held: { token, grantNumber, grantedMs, message, endMs, freeAtMs, lossReason, unheard } };
 }
 
 function decodeSession(id: string, key: string, fields: Fields): SessionRecord {

@@ -145,6 +145,7 @@ function restoreTicket(state: TableState, record: TicketRecord): void {
     ticket.state = "unlocking";
     for (const name of spec.objects) disown(ticket, name);
     state.timers.set(ticket, ticket.freeAtMs);
+    if (held.unheard) session.unheard.add(ticket);
   }
 }
 

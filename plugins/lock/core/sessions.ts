@@ -4,9 +4,9 @@
  */
 import { Session, type Ticket } from "./entities.ts";
 import { breakCycles } from "./deadlock.ts";
-import { fail, settleSession, startGrace } from "./ending.ts";
+import { declareDead, fail, force, type ForceOrder, settleSession } from "./ending.ts";
 import { grantOf } from "./granting.ts";
-import { duration, quote } from "./messages.ts";
+import { duration, forceNote, quote } from "./messages.ts";
 import { makeReady, passOver } from "./queues.ts";
 import type { TableState } from "./state.ts";
 import type { LockAnswer, LockCommand, OwnTicket } from "./types.ts";
@@ -25,7 +25,7 @@ export function open(state: TableState, command: Command<"open">): LockAnswer {
     state.addSession(session);
   } else if (session.secretHash !== command.secretHash) {
     return refuse("denied", "the session belongs to another client");
-  } else if (session.ending === "kicked") {
+  } else if (session.kicked) {
     return refuse("denied", endText(session));
   } else if (command.generation <= session.generation) {
     return refuse("denied", `generation ${command.generation} is stale: the session is at ${session.generation}`);
@@ -64,10 +64,9 @@ export function kick(state: TableState, command: Command<"kick">): LockAnswer {
   const session = state.sessions.get(command.session);
   if (session === undefined) return unknownSession(command.session);
   const tickets = session.requests.size;
-  session.ending = "kicked";
-  session.endReason = `by ${command.by}: ${command.reason}`;
+  if (session.ending !== "kicked-dead") session.ending = command.dead === true ? "kicked-dead" : "kicked";
+  session.endReason = forceNote(command);
   markDisconnected(state, session);
-  if (session.requests.size > 0) state.scheduleSweep(session);
   return { kind: "kicked", tickets };
 }
 
@@ -96,7 +95,7 @@ export function endSilence(state: TableState, session: Session): 0 | 1 {
 
 /** Brings up to `ticketsMax` tickets of a session in line with its state; fewer: it is done. */
 export function sweep(state: TableState, session: Session, ticketsMax: number): number {
-  const tickets = session.ending === "kicked" ? session.requests : session.waiting;
+  const tickets = session.kicked ? session.requests : session.waiting;
   session.sweepRound ??= tickets.values();
   for (let done = 0; done < ticketsMax; done++) {
     const { value: ticket, done: over } = session.sweepRound.next();
@@ -129,18 +128,20 @@ export const unknownSession = (session: string): Refusal =>
   refuse("notfound", `session ${quote(session)} is not known: it ended, or its grace was over`);
 
 export const endText = (session: Session): string =>
-  session.ending === "kicked" ? `the session was kicked ${session.endReason}` : "the session was closed";
+  session.kicked ? `the session was kicked ${session.endReason}` : "the session was closed";
 
 function markDisconnected(state: TableState, session: Session): void {
   session.connected = false;
   state.journal.touch(session);
-  if (session.waiting.size > 0) state.scheduleSweep(session);
+  // of a kick that a crash has cut short the rest is done after it
+  const affected = session.kicked ? session.requests.size : session.waiting.size;
+  if (affected > 0) state.scheduleSweep(session);
   settleSession(state, session);
 }
 
 function align(state: TableState, session: Session, ticket: Ticket): void {
   if (ticket.state === "waiting") {
-    if (session.ending === "kicked") {
+    if (session.kicked) {
       // not `lost`, upon which a client asks again: whoever kicks a session wants its requests to end
       fail(state, ticket, { code: "cancelled", message: endText(session), event: "kicked" });
     } else if (session.ending === "closed") {
@@ -154,12 +155,9 @@ function align(state: TableState, session: Session, ticket: Ticket): void {
       makeReady(state, ticket);
       breakCycles(state, ticket);
     }
-  } else if (ticket.state === "locked" && session.ending === "kicked") {
-    startGrace(state, ticket, {
-      reason: "kicked",
-      fromMs: state.nowMs,
-      event: "kicked",
-      note: session.endReason,
-    });
+  } else if (session.kicked) {
+    const order: ForceOrder = { reason: "kicked", note: session.endReason, dead: session.ending === "kicked-dead" };
+    if (ticket.state === "locked") force(state, ticket, order);
+    else if (order.dead) declareDead(state, ticket, order);
   }
 }

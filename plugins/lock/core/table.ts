@@ -5,6 +5,7 @@
  */
 import { assert } from "../../../src/errors.ts";
 import type { RecordChange } from "../../../src/store/types.ts";
+import { restartGrace } from "./ending.ts";
 import { extendLease } from "./leases.ts";
 import { cancel, lock, release, unlock } from "./locking.ts";
 import { renew, renewHandle } from "./renewing.ts";
@@ -181,13 +182,8 @@ export class LockTable {
     restartSessions(state);
     if (!rebooted) return { kind: "done" };
     for (const ticket of state.tokens.values()) {
-      if (ticket.state === "locked") {
-        extendLease(state, ticket, ticket.durationMs);
-      } else {
-        ticket.freeAtMs = state.nowMs + ticket.spec.unlockDurationMs;
-        state.timers.set(ticket, ticket.freeAtMs);
-        state.journal.touch(ticket);
-      }
+      if (ticket.state === "locked") extendLease(state, ticket, ticket.durationMs);
+      else restartGrace(state, ticket);
     }
     return { kind: "done" };
   }

@@ -65,10 +65,14 @@ export type LockCommand =
   /** keep-alive of the session and renewal of what it holds; `seen` is the newest grant number it knows */
   | { kind: "renew"; session: string; seen: number; held: HeldClaim; message: number }
   | { kind: "renewHandle"; handle: string; durationMs: number | null }
-  /** force: names the exact token; the victim is told and its unlock duration is waited out */
-  | { kind: "release"; object: string; token: number; reason: string; by: string }
+  /**
+   * force: names the exact token. The victim is told; its objects go on after its unlock duration, counted
+   * from when its session has confirmed that it heard, or else from the end of its duration. `dead`: whoever
+   * forces states that the holder does nothing any more, so it counts from now.
+   */
+  | { kind: "release"; object: string; token: number; reason: string; by: string; dead?: boolean }
   /** force-release of all that a session holds, and the end of the session */
-  | { kind: "kick"; session: string; reason: string; by: string }
+  | { kind: "kick"; session: string; reason: string; by: string; dead?: boolean }
   /** deadlines and grants that are due; bounded work, repeat while `more` */
   | { kind: "tick" }
   /** first command after recovery: nobody is connected; after a reboot leases start anew */
@@ -121,7 +125,7 @@ export type LockEffect =
       /** where the ticket stood in the queue when it failed */
       position?: number;
     }
-  /** the duration is over; after `leftMs` the lock goes to the next */
+  /** the lock is lost; its holder may go on stopping for `leftMs`, then it may go to the next */
   | { kind: "unlocking"; session: string; request: string; token: number; leftMs: number; reason: LossReason }
   | { kind: "unlocked"; session: string; request: string; token: number; reason: LossReason }
   | { kind: "queue"; session: string; request: string; position: number };
@@ -146,7 +150,7 @@ export type LockAnswer =
   /** `lost`: tokens claimed that are not held any more; `mismatch`: send all tokens instead of the digest */
   | { kind: "renewed"; message: number; lost: readonly { token: number; reason: LossReason }[]; mismatch: boolean }
   | { kind: "renewedHandle"; token: number; leftMs: number; durationMs: number; unlockDurationMs: number }
-  /** `freeMs`: time until the objects go on to the next */
+  /** `freeMs`: the longest time until the objects go on to the next; less when the holder confirms or unlocks */
   | { kind: "releasing"; holder: Holder; session: string; freeMs: number }
   | { kind: "kicked"; tickets: number }
   | { kind: "done" }

@@ -251,16 +251,20 @@ export function parseWaitFree(body: Body): { object: string; waitMs: number | nu
   return { object: objectName(body["object"]), waitMs: body["wait"] === null ? null : waitMs(body) };
 }
 
-export function parseRelease(body: Body): { object: string; token: number; reason: string } {
+export function parseRelease(body: Body): { object: string; token: number; reason: string; dead: boolean } {
   const token = integer(body, "token", { min: 1, max: Number.MAX_SAFE_INTEGER, absent: 0 });
   if (token === 0) throw invalid("token: the exact fencing token of the holder is needed");
-  return { object: objectName(body["object"]), token, reason: optionalText(body, "reason", LIMITS.valueBytesMax) ?? "" };
+  return { object: objectName(body["object"]), token, ...forceOf(body) };
 }
 
-export function parseKick(body: Body): { session: string; reason: string } {
+export function parseKick(body: Body): { session: string; reason: string; dead: boolean } {
   const session = body["session"];
   if (typeof session !== "string" || !SESSION_ID.test(session)) throw invalid("session: this is not a session id");
-  return { session, reason: optionalText(body, "reason", LIMITS.valueBytesMax) ?? "" };
+  return { session, ...forceOf(body) };
+}
+
+function forceOf(body: Body): { reason: string; dead: boolean } {
+  return { reason: optionalText(body, "reason", LIMITS.valueBytesMax) ?? "", dead: flag(body, "dead") };
 }
 
 export function parseSessions(body: Body): { after: string | null; limit: number } {

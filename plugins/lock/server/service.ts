@@ -185,14 +185,14 @@ export class LockService implements EngineListener {
     });
   }
 
-  release(connection: Connection, id: number, body: { object: string; token: number; reason: string }): void {
+  release(connection: Connection, id: number, body: { object: string; token: number; reason: string; dead: boolean }): void {
     const command: LockCommand = { kind: "release", ...body, by: describeClient(connection) };
     this.#submit(connection, id, command, "releasing", ({ holder, session, freeMs }) => {
       answer(connection, id, "RELEASING", { holder: holderBody(holder, session), freeIn: freeMs });
     });
   }
 
-  kick(connection: Connection, id: number, body: { session: string; reason: string }): void {
+  kick(connection: Connection, id: number, body: { session: string; reason: string; dead: boolean }): void {
     const command: LockCommand = { kind: "kick", ...body, by: describeClient(connection) };
     this.#submit(connection, id, command, "kicked", ({ tickets }) => answer(connection, id, "KICKED", { tickets }));
   }

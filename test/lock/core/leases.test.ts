@@ -266,10 +266,25 @@ describe("renewal by handle", () => {
     world.advance(1_000);
     world.keepAlive("A", [grant]);
     expect(world.tickets()[0]?.expiresMs).toBe(world.nowMs + 3_000);
-    expect(renew(500)).toMatchObject({ leftMs: 500 });
-    expect(world.tickets()[0]?.expiresMs).toBe(world.nowMs + 500);
-    world.advance(500);
+    world.advance(3_000);
     expect(world.sessionsIn("unlocking")).toEqual(["A"]);
+  });
+
+  test("never shortens what a session counts on without being asked; a detached lock may be shortened", () => {
+    const world = new World();
+    world.open("A");
+    const owned = world.hold("A", { objects: ["a"], request: "a", durationMs: 10_000 });
+    const detached = world.hold("A", { objects: ["b"], request: "b", durationMs: 10_000, detached: true });
+    const renew = (handle: string, durationMs: number) => world.step({ kind: "renewHandle", handle, durationMs });
+    const refused = refusal(renew(owned.handle, 9_999));
+    expect(refused.code).toBe("invalid");
+    expect(refused.message).toContain("counts on 10s");
+    expect(world.tickets("a")[0]?.expiresMs).toBe(world.nowMs + 10_000);
+    expect(renew(owned.handle, 20_000)).toMatchObject({ leftMs: 20_000 });
+    // whoever repeats its LOCK is told the longer one, and counts on that
+    expect(refusal(renew(owned.handle, 10_000)).code).toBe("invalid");
+    expect(renew(detached.handle, 500)).toMatchObject({ leftMs: 500 });
+    expect(world.tickets("b")[0]?.expiresMs).toBe(world.nowMs + 500);
   });
 
   test("is refused for what waits, was lost, or was never held", () => {
@@ -282,51 +297,5 @@ describe("renewal by handle", () => {
     expect(codeOf("none")).toBe("notheld");
     world.advance(1_000);
     expect(codeOf(grant.handle)).toBe("lost");
-  });
-});
-
-describe("force", () => {
-  test("releases the exact token, tells the victim, and waits its unlock duration out", () => {
-    const world = new World();
-    world.open("A", "B");
-    const grant = world.hold("A", { unlockDurationMs: 900, durationMs: 60_000, lockDelayMs: 300 });
-    world.wait("B");
-    const answer = world.step({ kind: "release", object: "x", token: grant.token, reason: "stuck", by: "admin" });
-    expect(answer).toMatchObject({ kind: "releasing", freeMs: 900, holder: { name: "A" } });
-    expect(world.effects).toEqual([
-      { kind: "unlocking", session: "A", request: "A", token: grant.token, leftMs: 900, reason: "forced" },
-    ]);
-    expect(world.events.findLast((event) => event.event === "forced")?.reason).toBe("by admin: stuck");
-    expect(world.keepAlive("A", [grant])).toMatchObject({ mismatch: true });
-    expect(refusal(world.step({ kind: "renewHandle", handle: grant.handle, durationMs: 9_000 })).code).toBe("lost");
-    world.advance(900);
-    expect(world.effects).toEqual([{ kind: "unlocked", session: "A", request: "A", token: grant.token, reason: "forced" }]);
-    world.advance(300);
-    expect(world.granted()).toEqual(["B"]);
-  });
-
-  test("is refused for the token of an earlier holder and names the present one", () => {
-    const world = new World();
-    world.open("A", "B");
-    const former = world.hold("A");
-    world.unlock(former.handle);
-    const present = world.hold("B");
-    const ask = (object: string, token: number) =>
-      refusal(world.step({ kind: "release", object, token, reason: "", by: "admin" }));
-    const answer = ask("x", former.token);
-    expect(answer.code).toBe("notfound");
-    expect(answer.message).toContain(`token ${present.token} by B on B.example`);
-    expect(ask("y", present.token).message).toContain("nobody holds it");
-    expect(world.holders()).toEqual(["B"]);
-  });
-
-  test("of a lock in its grace changes nothing and says when it is free", () => {
-    const world = new World();
-    world.open("A");
-    const grant = world.hold("A", { durationMs: 1_000, unlockDurationMs: 700 });
-    world.advance(1_100);
-    const answer = world.step({ kind: "release", object: "x", token: grant.token, reason: "", by: "admin" });
-    expect(answer).toMatchObject({ kind: "releasing", freeMs: 600 });
-    expect(world.effects).toEqual([]);
   });
 });

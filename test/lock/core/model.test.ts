@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import type { LockCommand, LockMode, LockSpec } from "../../../plugins/lock/core/types.ts";
+import type { LockCommand, LockMode, LockSpec, TicketView } from "../../../plugins/lock/core/types.ts";
 import { tokenDigest } from "../../../src/client/protocol.ts";
 import { Comparison } from "./compare.ts";
 import { LIMITS, holderOf, specOf } from "./kit.ts";
@@ -115,16 +115,21 @@ class Run {
       case "renew":
         return this.#renew(draft, message);
       case "renewHandle":
-        return { kind: "renewHandle", handle: this.#recentHandle(pick, other), durationMs: flag ? null : 500 + pick };
+        return { kind: "renewHandle", handle: this.#recentHandle(pick, other), durationMs: flag ? null : 500 + 6 * pick };
       case "release":
-        return { kind: "release", object: OBJECTS[pick % 3] ?? "a", token, reason: "test", by: "admin" };
+        return { kind: "release", object: other === 5 ? "a" : (grants.find((grant) => grant.token === token)?.objects[0] ?? "a"), token, reason: "test", by: "admin", dead: flag && other < 3 };
       case "kick":
-        return { kind: "kick", session, reason: "test", by: "admin" };
+        return { kind: "kick", session: other < 3 ? this.#forced() ?? session : session, reason: "test", by: "admin", dead: flag };
       case "restart":
         return { kind: "restart", rebooted: flag };
       case "tick":
         return { kind: "tick" };
     }
+  }
+
+  /** A session that was told to leave. */
+  #forced(): string | undefined {
+    return this.comparison.world.tickets().find((ticket) => ticket.state === "unlocking")?.session;
   }
 
   #recentHandle(pick: number, other: number): string {
@@ -158,6 +163,7 @@ const EVERYTHING: readonly Draft["kind"][] = [
   "renew",
   "renew",
   "renewHandle",
+  "release",
   "release",
   "kick",
   "open",
@@ -206,6 +212,10 @@ test("a deadlock is found exactly when the wait-for graph has a cycle", () => {
   compare({ kinds: WITHOUT_RECONNECT, detectDeadlock: true, seed: 5, work: 1000 });
 });
 
+/** When those that were told to leave are out at the latest, by token. */
+const graces = (tickets: readonly TicketView[]): Map<number, number> =>
+  new Map(tickets.flatMap(({ state, token = 0, freeAtMs = 0 }) => (state === "unlocking" ? [[token, freeAtMs] as const] : [])));
+
 test("the drawn commands reach every answer and effect", () => {
   const said = new Map<string, number>();
   const count = (what: string) => said.set(what, (said.get(what) ?? 0) + 1);
@@ -218,7 +228,11 @@ test("the drawn commands reach every answer and effect", () => {
       world.step = (command) => {
         // what came of the time that passed is still there
         for (const effect of world.effects) count(effect.kind === "lockfailed" ? `lockfailed ${effect.code}` : effect.kind);
+        const before = graces(world.tickets());
         const answer = step(command);
+        for (const [token, freeAtMs] of graces(world.tickets())) {
+          if (freeAtMs < (before.get(token) ?? 0)) count(`a grace cut short by ${command.kind === "renew" && "tokens" in command.held ? "a list" : command.kind}`);
+        }
         count(answer.kind === "refused" ? `refused ${answer.code}` : answer.kind);
         for (const effect of world.effects) count(effect.kind === "lockfailed" ? `lockfailed ${effect.code}` : effect.kind);
         return answer;
@@ -229,7 +243,8 @@ test("the drawn commands reach every answer and effect", () => {
   const answers = ["opened", "locked", "waiting", "unlocked", "renewed", "renewedHandle", "releasing", "kicked", "done"];
   const codes = ["timedout", "duplicate", "invalid", "denied", "overflow", "deadlock", "unavailable", "lost", "notheld", "notfound"];
   const effects = ["unlocking", "lockfailed timedout", "lockfailed cancelled", "lockfailed lost"];
-  for (const wanted of [...answers, ...codes.map((code) => `refused ${code}`), ...effects]) {
+  const confirmations = ["renew", "a list", "release", "kick"].map((by) => `a grace cut short by ${by}`);
+  for (const wanted of [...answers, ...codes.map((code) => `refused ${code}`), ...effects, ...confirmations]) {
     expect([wanted, said.get(wanted) ?? 0]).not.toEqual([wanted, 0]);
   }
 });

@@ -45,6 +45,8 @@ interface ModelTicket {
   endMs: number;
   freeAtMs: number;
   reason: LossReason;
+  /** forced out, and its session did not say yet that it heard */
+  unheard: boolean;
   message: number;
   token: number;
   grantNumber: number;
@@ -237,9 +239,26 @@ export class Model {
     ticket.reason = reason;
     ticket.endMs = fromMs;
     ticket.freeAtMs = fromMs + ticket.spec.unlockDurationMs;
-    const leftMs = Math.max(0, ticket.freeAtMs - this.nowMs);
+    const leftMs = Math.min(ticket.spec.unlockDurationMs, Math.max(0, ticket.freeAtMs - this.nowMs));
     this.effects.push(`unlocking ${ticket.session.id} ${ticket.request} ${ticket.token} ${reason} ${leftMs}`);
     this.#event(event, ticket);
+  }
+
+  /** Who cannot have heard may rely on the lease, unless nobody does. */
+  #force(ticket: ModelTicket, reason: "forced" | "kicked", dead: boolean): void {
+    if (ticket.state === "locked") {
+      ticket.unheard = !dead && !ticket.spec.detached;
+      this.#startGrace(ticket, reason, ticket.unheard ? this.#end(ticket) : this.nowMs, reason);
+    } else if (ticket.state === "unlocking" && ticket.unheard && dead) {
+      this.#confirm(ticket);
+      this.#event(reason, ticket);
+    }
+  }
+
+  #confirm(ticket: ModelTicket): void {
+    ticket.unheard = false;
+    ticket.endMs = Math.min(ticket.endMs, this.nowMs);
+    ticket.freeAtMs = ticket.endMs + ticket.spec.unlockDurationMs;
   }
 
   #remember(ticket: ModelTicket): void {
@@ -315,7 +334,7 @@ export class Model {
       const tickets = this.#of(session);
       for (const ticket of tickets) {
         if (ticket.state === "waiting") this.#fail(ticket, "cancelled", "kicked");
-        else if (ticket.state === "locked") this.#startGrace(ticket, "kicked", this.nowMs, "kicked");
+        else this.#force(ticket, "kicked", command.dead === true);
       }
       return `kicked ${tickets.length}`;
     }
@@ -324,8 +343,8 @@ export class Model {
       const ticket = this.#of(session).find((each) => each.request === command.request);
       return ticket === undefined ? "refused notheld" : this.#leave(ticket, true);
     }
-    if (session.ending !== null) return command.kind === "lock" ? "refused notfound" : "refused lost";
-    return command.kind === "lock" ? this.#lock(session, command) : this.#renew(session, command);
+    if (command.kind === "renew") return this.#renew(session, command);
+    return session.ending === null ? this.#lock(session, command) : "refused notfound";
   }
 
   #hear(session: ModelSession, message: number): void {
@@ -371,7 +390,9 @@ export class Model {
     }
     for (const ticket of command.rebooted ? this.tickets : []) {
       if (ticket.state === "locked") ticket.endMs = this.nowMs + ticket.durationMs;
-      if (ticket.state === "unlocking") ticket.freeAtMs = this.nowMs + ticket.spec.unlockDurationMs;
+      if (ticket.state !== "unlocking") continue;
+      if (ticket.unheard) ticket.endMs = this.nowMs + ticket.durationMs;
+      ticket.freeAtMs = (ticket.unheard ? ticket.endMs : this.nowMs) + ticket.spec.unlockDurationMs;
     }
     return "done";
   }
@@ -406,6 +427,7 @@ export class Model {
       endMs: 0,
       freeAtMs: 0,
       reason: "timedout",
+      unheard: false,
       message: 0,
       token: 0,
       grantNumber: 0,
@@ -504,15 +526,22 @@ export class Model {
 
   #renew(session: ModelSession, command: Of<"renew">): Outcome {
     const { seen, held } = command;
-    if (seen > session.lastGrant || seen < session.renewedSeen) return "refused invalid";
-    this.#hear(session, command.message);
+    const inOrder = seen <= session.lastGrant && seen >= session.renewedSeen;
+    if (session.ending === null) {
+      if (!inOrder) return "refused invalid";
+      this.#hear(session, command.message);
+    }
     const own = this.#of(session).filter((ticket) => ticket.state === "locked" && !ticket.spec.detached);
     const known = own.filter((ticket) => ticket.grantNumber <= seen);
+    const [sum, xor] = tokenDigest(known.map((ticket) => ticket.token));
+    const agreed = "tokens" in held || (known.length === held.count && sum === held.digest[0] && xor === held.digest[1]);
+    for (const ticket of inOrder && agreed ? this.#of(session) : []) {
+      const claimed = "tokens" in held && held.tokens.includes(ticket.token);
+      if (ticket.unheard && ticket.grantNumber <= seen && !claimed) this.#confirm(ticket);
+    }
+    if (session.ending !== null) return "refused lost";
+    if (!agreed) return `renewed ${session.message}  true`;
     if (!("tokens" in held)) {
-      const [sum, xor] = tokenDigest(known.map((ticket) => ticket.token));
-      if (known.length !== held.count || sum !== held.digest[0] || xor !== held.digest[1]) {
-        return `renewed ${session.message}  true`;
-      }
       session.renewedAtMs = this.nowMs;
       session.renewedSeen = seen;
       return `renewed ${session.message}  false`;
@@ -539,6 +568,7 @@ export class Model {
     if (ticket === undefined) return this.#unknownHandle(command.handle);
     if (ticket.state === "waiting") return "refused notheld";
     if (ticket.state === "unlocking") return "refused lost";
+    if (!ticket.spec.detached && command.durationMs !== null && command.durationMs < ticket.durationMs) return "refused invalid";
     ticket.durationMs = command.durationMs ?? ticket.durationMs;
     ticket.endMs = this.nowMs + ticket.durationMs;
     return `renewedHandle ${ticket.token} ${ticket.durationMs} ${ticket.durationMs}`;
@@ -547,7 +577,7 @@ export class Model {
   #release(command: Of<"release">): Outcome {
     const ticket = this.#at(command.object).find((each) => each.state !== "waiting" && each.token === command.token);
     if (ticket === undefined) return "refused notfound";
-    if (ticket.state === "locked") this.#startGrace(ticket, "forced", this.nowMs, "forced");
+    this.#force(ticket, "forced", command.dead === true);
     return `releasing ${ticket.session.id} ${Math.max(0, ticket.freeAtMs - this.nowMs)}`;
   }
 }

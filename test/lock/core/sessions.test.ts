@@ -177,6 +177,8 @@ describe("kick", () => {
     expect(world.events.filter((event) => event.event === "kicked")).toHaveLength(2);
     expect(refusal(world.openWith("A", { generation: 2 })).code).toBe("denied");
     expect(refusal(world.renew("A", 1, { tokens: [grant.token] })).message).toContain("kicked by admin");
+    // it has heard: the last that this session has to say
+    expect(refusal(world.renew("A", 1, { tokens: [] })).code).toBe("lost");
     world.advance(800);
     expect(world.effects).toEqual([expect.objectContaining({ kind: "unlocked", reason: "kicked" })]);
     expect(world.openWith("A", { generation: 1 })).toMatchObject({ kind: "opened", resumed: false });
