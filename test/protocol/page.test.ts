@@ -303,8 +303,8 @@ describe("the numbers", () => {
     WAITS_PER_CONNECTION_MAX: "plugins/lock/server/watchers.ts",
     FAILED_MAX: "plugins/lock/core/ending.ts",
     BLOCKERS_MAX: "plugins/lock/core/messages.ts",
-    WHY_WAITERS_MAX: "plugins/lock/server/queries.ts",
-    WHY_EVENTS_MAX: "plugins/lock/server/queries.ts",
+    WHY_WAITERS_MAX: "plugins/lock/server/bodies.ts",
+    WHY_EVENTS_MAX: "plugins/lock/server/bodies.ts",
     PROTOCOL_VERSION: "src/client/protocol.ts",
   };
   const limits = rowsOf("limit|value|name");
