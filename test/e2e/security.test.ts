@@ -1,6 +1,6 @@
 /** Who gets in and who does not, what each may do, and what never leaves the server: against the compiled executable. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { proofOf } from "../../src/security/challenge.ts";
 import { encodeFrame } from "../../src/wire/frame.ts";
@@ -358,6 +358,22 @@ describe("configuration errors of security", () => {
     writeFileSync(at("bad.toml"), config);
     const ended = await lockd(["serve", "--listen", "127.0.0.1:0", "--http", "off", "--data", at("bad"), "--config", at("bad.toml"), ...flags()]);
     expect([ended.code, ended.stderr]).toEqual([78, expect.stringContaining(sentence)]);
+  });
+
+  test("a secret that every user may read is warned of, by its path", async () => {
+    const loose = secretFile(at("loose-secret"));
+    const guarded = await start("tight", ["--secret-file", secret.path]);
+    expect(guarded.log.some((line) => line.includes("secret-readable-by-all"))).toBe(false);
+    chmodSync(loose.path, 0o644);
+    const warned = await start("loose", ["--secret-file", loose.path]);
+    expect(warned.log.find((line) => line.includes("secret-readable-by-all"))).toContain(loose.path);
+  });
+
+  test("`--secret-file none` takes back what the configuration file says", async () => {
+    const open = await start("taken-back", []);
+    writeFileSync(at("client.toml"), 'secret-file = "secret"\n');
+    expect((await open.run(["list", "--config", at("client.toml")])).code).toBe(77);
+    expect((await open.run(["list", "--config", at("client.toml"), "--secret-file", "none"])).code).toBe(0);
   });
 
   test("`config show` masks who the clients are, and shows only paths of secrets", async () => {
