@@ -396,16 +396,19 @@ fetch() {
 }
 
 download() {
-  if [ "$downloader" = curl ]; then
-    case $1 in
-      https:*) schemes='=https' ;;
-      *) schemes='=http,https' ;;
-    esac
-    run curl -fsSL --proto "$schemes" --connect-timeout "$timeout_seconds" \
-      --speed-limit 1 --speed-time "$timeout_seconds" -o "$2" "$1" && return
-  else
-    run wget -nv -t 1 -T "$timeout_seconds" -O "$2" "$1" && return
-  fi
+  case $downloader in
+    curl)
+      case $1 in
+        https:*) schemes='=https' ;;
+        *) schemes='=http,https' ;;
+      esac
+      run curl -fsSL --proto "$schemes" --connect-timeout "$timeout_seconds" \
+        --speed-limit 1 --speed-time "$timeout_seconds" -o "$2" "$1"
+      ;;
+    wget) run wget -nv -t 1 -T "$timeout_seconds" -O "$2" "$1" ;;
+    # of some builds, -T ends it with a segmentation fault; by itself it waits 15 minutes
+    busybox) run wget -q -O "$2" "$1" ;;
+  esac && return
   code=$?
   has_room || failed_to_write "download ${1##*/}" "$unavailable"
   first_error
@@ -440,7 +443,11 @@ check_sum() {
 
 find_downloader() {
   if have curl; then downloader=curl
-  elif have wget; then downloader=wget
+  elif have wget; then
+    downloader=wget
+    case $(wget --help 2>&1) in
+      *BusyBox*) downloader=busybox ;;
+    esac
   else fail "$unavailable" "download lockd: neither curl nor wget is installed" "install one, or take the files another way and say --from DIR"
   fi
 }
