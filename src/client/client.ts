@@ -8,6 +8,7 @@ import { portableClock, portableTimers } from "../clock/portable.ts";
 import { assert, LockdError } from "../errors.ts";
 import type { ClientSecurity } from "../security/client-security.ts";
 import { clipped } from "../text.ts";
+import { isFrameType } from "../wire/frame.ts";
 import { parseRenewedHandle, parseUnlocked } from "./answers.ts";
 import type { ClientIdentity, ServerIdentity } from "./channel.ts";
 import { parseEndpoint } from "./endpoint.ts";
@@ -15,6 +16,7 @@ import { type EventOptions, streamEvents } from "./event-stream.ts";
 import { callBack, Lock, LockState } from "./lock.ts";
 import { type LockOptions, lockSpec, waitMsOf } from "./lock-options.ts";
 import {
+  ANSWERS,
   DEFAULTS,
   type EventBody,
   type KickedBody,
@@ -42,6 +44,13 @@ export interface ForceOptions {
    * still or is cut off, keeps the lock until its lease ends; with it, and with the holder alive, two may run.
    */
   dead?: boolean;
+}
+
+/** What a plugin of the server answered. */
+export interface PluginAnswer {
+  type: string;
+  /** as it came over the wire: nothing has looked at its fields yet */
+  body: Readonly<Record<string, unknown>>;
 }
 
 export interface ConnectOptions {
@@ -289,6 +298,23 @@ export class LockdClient implements AsyncDisposable {
   /** Ends a session and takes away all that it holds. Rejects with `notfound`. */
   async kick(session: string, options: ForceOptions = {}): Promise<KickedBody> {
     return parseKicked(await this.#runtime.askOnce("KICK", { session, ...options }));
+  }
+
+  // What plugins of the server bring.
+
+  /**
+   * Sends a message that a plugin of the server serves; resolves with type and body of its answer. Rejects
+   * with the error that it was answered with, `protocol` when the server does not know the type, `unknown`
+   * when the connection broke or no answer came in time, and `invalid` for a message of lockd itself.
+   */
+  async request(type: string, body: Readonly<Record<string, unknown>>, options: { timeoutMs?: number } = {}): Promise<PluginAnswer> {
+    if (!isFrameType(type) || Object.hasOwn(ANSWERS, type)) {
+      throw new LockdError("invalid", `ask ${JSON.stringify(type)}: it is not the type of a plugin's message`, {
+        hint: "a type is upper-case letters and digits, 32 at most, and none of lockd's own",
+      });
+    }
+    const answer = await this.#runtime.askOther(type, body, options.timeoutMs);
+    return { type: answer.type, body: answer.body };
   }
 
   // The end.
