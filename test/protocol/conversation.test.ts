@@ -142,6 +142,42 @@ describe("as the page says", () => {
     client.close();
   });
 
+  test("a forced release waits for the RENEW that does not claim the lock, unless the holder is stated to be dead", async () => {
+    const { address } = await freshServer();
+    const [holder, operator] = [await Client.greet(address), await Client.greet(address)];
+    holder.send("SESSION", 1, { ...SESSION, generation: 1 });
+    await holder.hear("SESSION");
+    for (const [id, dead] of [[2, false], [3, true]] as const) {
+      holder.send("LOCK", id * 10, { request: `${id}`, objects: ["x"], duration: 600_000, unlockDuration: 500 });
+      const { token, grant } = (await holder.hear("LOCKED")).body;
+      operator.send("RELEASE", id, { object: "x", token, ...(dead ? { dead } : {}) });
+      const { freeIn } = (await operator.hear("RELEASING")).body;
+      expect([dead, Number(freeIn) > 500]).toEqual([dead, !dead]);
+      expect((await holder.hear("UNLOCKING")).body).toMatchObject({ token, reason: "forced", left: 500 });
+      if (!dead) {
+        holder.send("RENEW", id * 10 + 1, { seen: grant, tokens: [] });
+        await holder.hear("RENEWED");
+      }
+      expect((await holder.hear("UNLOCKED")).body).toMatchObject({ token, reason: "forced" });
+    }
+    for (const client of [holder, operator]) client.close();
+  });
+
+  test("the duration of a session's lock is not shortened by its handle", async () => {
+    const { address } = await freshServer();
+    const client = await Client.greet(address);
+    client.send("SESSION", 1, { ...SESSION, generation: 1 });
+    client.send("LOCK", 2, { request: "1", objects: ["x"] });
+    client.send("LOCK", 3, { request: "2", objects: ["y"], detached: true });
+    await client.hear("SESSION");
+    const [bound, detached] = [(await client.hear("LOCKED")).body, (await client.hear("LOCKED")).body];
+    client.send("RENEW", 4, { handle: bound["handle"], duration: 5000 });
+    expect((await client.hear("ERROR")).body["code"]).toBe("invalid");
+    client.send("RENEW", 5, { handle: detached["handle"], duration: 5000 });
+    expect((await client.hear("RENEWED")).body["duration"]).toBe(5000);
+    client.close();
+  });
+
   test("a session is refused to a wrong secret, a stale generation and a second time", async () => {
     const { address } = await freshServer();
     const owner = await Client.greet(address);
