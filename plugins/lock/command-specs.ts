@@ -139,9 +139,15 @@ export const otherCommands: readonly CommandSpec[] = [
     summary: "let a lock run its whole duration again",
     description: "The duration of a lock that a running command holds (`exec`, `lock --hold`) can only be made longer: it counts on its own.",
     positionals: [{ name: "HANDLE", help: "the handle; - reads it from stdin; absent: from LOCKD_HANDLE", arity: "optional" }],
-    flags: [durationFlag(null, "as before")],
+    flags: [
+      durationFlag(null, "as before"),
+      { name: "value", type: "string", default: null, defaultText: "as before", help: "text that listings, and observers of an election, see from now on", valueName: "TEXT" },
+    ],
     options: [...CLIENT, "json"],
-    examples: [['lockd renew "$handle" --duration 10m', "and changes the duration from now on"]],
+    examples: [
+      ['lockd renew "$handle" --duration 10m', "and changes the duration from now on"],
+      ["lockd renew --value standby", "inside `lockd elect` or `lockd exec`: the leader tells another value"],
+    ],
     load: () => import("./commands/renew.ts"),
   },
   {

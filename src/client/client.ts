@@ -11,9 +11,10 @@ import { clipped } from "../text.ts";
 import { isFrameType } from "../wire/frame.ts";
 import { parseRenewedHandle, parseUnlocked } from "./answers.ts";
 import type { ClientIdentity, ServerIdentity } from "./channel.ts";
+import { type CampaignOptions, type Leader, Leadership, leaderOf, observeLeader } from "./election.ts";
 import { parseEndpoint } from "./endpoint.ts";
 import { type EventOptions, streamEvents } from "./event-stream.ts";
-import { callBack, Lock, LockState } from "./lock.ts";
+import { callBack, Lock, LockState, runUnder } from "./lock.ts";
 import { type LockOptions, lockSpec, waitMsOf } from "./lock-options.ts";
 import {
   ANSWERS,
@@ -29,6 +30,7 @@ import {
   type UnlockedBody,
   type WhyBody,
 } from "./protocol.ts";
+import { ReentrantLocks } from "./reentrant.ts";
 import { ConnectionBrokenError } from "./requests.ts";
 import { Runtime } from "./runtime.ts";
 import { parseKicked, parseReleasing, parseSessionList, parseStatus, parseTicketList, parseWhy } from "./schemas.ts";
@@ -105,6 +107,8 @@ const PAGE = 500;
 /** A client of a lock service: one connection at a time, one session, any number of locks. Made by `connect`. */
 export class LockdClient implements AsyncDisposable {
   readonly #runtime: Runtime;
+  readonly #timers: Pick<Timers, "after">;
+  readonly #reentrant: ReentrantLocks;
   #closed: Promise<void> | null = null;
 
   /** Use `connect`, which also waits for the connection. Throws LockdError `invalid` for a bad address. */
@@ -112,6 +116,7 @@ export class LockdClient implements AsyncDisposable {
     if (options.servers.length === 0) throw new LockdError("invalid", "connect: no server is named");
     const clock = options.clock ?? portableClock();
     const security = options.security ?? {};
+    this.#timers = options.timers ?? portableTimers(clock);
     this.#runtime = new Runtime({
       servers: options.servers.map(parseEndpoint),
       identity: identityOf(options),
@@ -119,11 +124,16 @@ export class LockdClient implements AsyncDisposable {
       requestTimeoutMs: options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
       graceMs: options.graceMs ?? DEFAULTS.graceMs,
       clock,
-      timers: options.timers ?? portableTimers(clock),
+      timers: this.#timers,
       random: options.random ?? Math.random,
       security,
       dial: options.dial ?? (security.tls === undefined ? dialTcp : dialTls(security.tls)),
       resolve: options.resolve ?? resolveHost,
+    });
+    this.#reentrant = new ReentrantLocks({
+      timers: this.#timers,
+      nowMs: () => this.#runtime.leaseClock.fresh(),
+      request: (objects, lockOptions) => this.#request(objects, lockOptions),
     });
   }
 
@@ -152,6 +162,23 @@ export class LockdClient implements AsyncDisposable {
    * gone at the server, too, or the server could not confirm that within a second).
    */
   lock(objects: string | readonly string[], options: LockOptions = {}): Promise<Lock> {
+    return options.reentrant === true ? this.#reentrant.lock(objects, options) : this.#request(objects, options);
+  }
+
+  /**
+   * Runs `work` under a lock and gives the lock back, whatever happens. `work` gets the signal that aborts
+   * when the lock is lost, with LockLostError as its reason. Resolves with what `work` returned; rejects with
+   * what it threw, and with LockLostError when the lock was lost before it had finished.
+   */
+  async withLock<T>(
+    objects: string | readonly string[],
+    options: LockOptions,
+    work: (signal: AbortSignal, lock: Lock) => T | Promise<T>,
+  ): Promise<T> {
+    return runUnder(await this.lock(objects, options), work);
+  }
+
+  #request(objects: string | readonly string[], options: LockOptions): Promise<Lock> {
     return new Promise((resolve, reject) => {
       const spec = lockSpec(objects, options);
       const waitMs = waitMsOf(options);
@@ -219,9 +246,49 @@ export class LockdClient implements AsyncDisposable {
     });
   }
 
-  /** Renews one lock by its handle, `durationMs` changes its duration. Rejects with `lost` or `notheld`. */
-  async renewHandle(handle: string, durationMs?: number): Promise<RenewedHandleBody> {
-    return parseRenewedHandle(await this.#runtime.askAgain("RENEW", () => ({ handle, duration: durationMs })));
+  /** Renews one lock by its handle, and changes its duration (ms) or value if given. Rejects with `lost` or `notheld`. */
+  async renewHandle(handle: string, changes: { duration?: number | undefined; value?: string | undefined } = {}): Promise<RenewedHandleBody> {
+    return parseRenewedHandle(await this.#runtime.askAgain("RENEW", () => ({ handle, ...changes })));
+  }
+
+  // Elections.
+
+  /**
+   * Becomes a candidate, and resolves when it leads. An election is an exclusive lock on the object of that
+   * name: same queue, same rules, same rejections as `lock`, but the wait is without end unless given.
+   */
+  async campaign(name: string, options: CampaignOptions = {}): Promise<Leadership> {
+    const lock = await this.lock(name, { wait: null, ...options });
+    return new Leadership(name, lock, (value) => this.renewHandle(lock.handle, { value }));
+  }
+
+  /** Who leads now; null: nobody. */
+  async leader(name: string): Promise<Leader | null> {
+    return leaderOf(await this.why(name));
+  }
+
+  /**
+   * Who leads (null: nobody), and again after every change of leader or value, over broken connections and
+   * restarts of the servers. A slow reader gets the newest, and never an older one after it.
+   */
+  async *observe(name: string, options: { signal?: AbortSignal | undefined } = {}): AsyncGenerator<Leader | null, void, undefined> {
+    const { link, requests } = this.#runtime;
+    const { signal } = options;
+    try {
+      yield* observeLeader(
+        {
+          follow: (body, sink) => this.#runtime.ask("EVENTS", body, { sink }),
+          forget: (sink) => requests.forget(sink),
+          leader: () => this.leader(name),
+          retry: (retrySignal) => link.connect(null, retrySignal),
+          timers: this.#timers,
+        },
+        name,
+        signal,
+      );
+    } catch (error) {
+      if (signal?.aborted !== true) throw error;
+    }
   }
 
   // Looking at the service.

@@ -20,6 +20,12 @@ export interface LockOptions {
   lockDelay?: number | undefined;
   /** a text for others to see in listings */
   value?: string | null | undefined;
+  /**
+   * When this client holds the objects already by a reentrant request, another handle of the same lock comes
+   * back at once: same mode, permits and count, everything else as the first request said. The lock is given
+   * back when every handle is released.
+   */
+  reentrant?: boolean | undefined;
   /** owned by its handle instead of by this client: not renewed, and not released when the client ends */
   detached?: boolean | undefined;
   /** fail with `deadlock` instead of waiting in a cycle for ever */

@@ -2,8 +2,8 @@
  * What a program gets for a lock that it holds: handle, token, an AbortSignal that tells its loss, and
  * release. Knows no connection.
  */
-import type { LockdError } from "../errors.ts";
-import type { LockLostError } from "./errors.ts";
+import { assert, type LockdError } from "../errors.ts";
+import { LockLostError } from "./errors.ts";
 import type { LockedBody } from "./protocol.ts";
 import type { TicketHolder } from "./ticket.ts";
 
@@ -21,6 +21,10 @@ export class LockState implements TicketHolder {
   error: LockLostError | null = null;
   abort: AbortController | null = null;
   renewedListeners: readonly ((deadlineMs: number) => void)[] = [];
+  /** Lock objects of this lock that were not released: more than one when it is reentrant */
+  handles = 0;
+  /** called when the lock is lost, and when its last handle is released */
+  ended: (() => void) | null = null;
   /** set by the first release */
   settle: ((error: LockdError | null) => void) | null = null;
 
@@ -30,6 +34,7 @@ export class LockState implements TicketHolder {
 
   lost(error: LockLostError): void {
     this.error = error;
+    this.ended?.();
     this.abort?.abort(error);
   }
 
@@ -55,6 +60,7 @@ export class Lock implements AsyncDisposable {
   readonly token: number;
   readonly durationMs: number;
   readonly unlockDurationMs: number;
+  readonly #grant: LockedBody;
   readonly #state: LockState;
   readonly #driver: LockDriver;
   #release: Promise<void> | null = null;
@@ -65,8 +71,10 @@ export class Lock implements AsyncDisposable {
     this.token = grant.token;
     this.durationMs = grant.duration;
     this.unlockDurationMs = grant.unlockDuration;
+    this.#grant = grant;
     this.#state = state;
     this.#driver = driver;
+    state.handles += 1;
   }
 
   /**
@@ -113,7 +121,7 @@ export class Lock implements AsyncDisposable {
   }
 
   /**
-   * Gives the lock back; resolves when the server has confirmed it. Every call returns the same
+   * Gives the lock back (of a reentrant one only the last handle does); resolves when the server has confirmed it. Every call returns the same
    * promise. Rejects with LockLostError when the lock had been lost before, so that work that was not
    * protected to its end does not look as if it had been; with `unavailable` when no server confirmed it
    * before the lock ended by itself.
@@ -122,6 +130,13 @@ export class Lock implements AsyncDisposable {
     this.#release ??= new Promise((resolve, reject) => {
       const state = this.#state;
       this.#driver.check();
+      state.handles -= 1;
+      if (state.handles > 0) {
+        if (state.error === null) resolve();
+        else reject(state.error);
+        return;
+      }
+      state.ended?.();
       state.settle = (error) => (error === null ? resolve() : reject(error));
       // of a lost lock the server may still keep the grace: it is given back, but nobody waits for that
       if (state.error !== null) reject(state.error);
@@ -133,6 +148,39 @@ export class Lock implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.release();
   }
+
+  /**
+   * Another handle of the same lock, which is given back with the last of them.
+   * @internal
+   */
+  again(): Lock {
+    assert(this.#state.handles > 0, "what was given back is not taken again");
+    return new Lock(this.#grant, this.#state, this.#driver);
+  }
+
+  /**
+   * Calls back once or twice: when the lock is lost, and when its last handle is released.
+   * @internal
+   */
+  onEnded(ended: () => void): void {
+    this.#state.ended = ended;
+  }
+}
+
+/** Runs `work` and releases the lock after it. Rejects with what `work` threw, or when the lock was lost before it ended. */
+export async function runUnder<T>(lock: Lock, work: (signal: AbortSignal, lock: Lock) => T | Promise<T>): Promise<T> {
+  let result: T;
+  try {
+    result = await work(lock.signal, lock);
+  } catch (error) {
+    await lock.release().catch(() => undefined);
+    throw error;
+  }
+  await lock.release().catch((error: unknown) => {
+    // a release that nobody confirmed changes nothing: the work was protected, and the lock ends by itself
+    if (error instanceof LockLostError) throw error;
+  });
+  return result;
 }
 
 /** Runs code of the program: what it throws must not stop the session, it goes where uncaught errors go. */

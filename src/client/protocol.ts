@@ -137,10 +137,11 @@ export interface RenewSessionRequest {
   digest?: readonly [number, number];
 }
 
-/** RENEW of one lock by its handle; `duration` changes it from now on; only of a detached one it may be shorter. */
+/** RENEW of one lock by its handle; `duration` changes it from now on; only of a detached one it may be shorter. `value` is shown instead of the one before. */
 export interface RenewHandleRequest {
   handle: string;
   duration?: number;
+  value?: string | null;
 }
 
 /** RENEWED for a session: every lock it named and that is not in `lost` runs its whole duration again. */
@@ -255,6 +256,8 @@ export interface EventBody {
   waited?: number;
   held?: number;
   reason?: string;
+  /** of a `value` event: what is shown from now on */
+  value?: string;
 }
 export interface EventsBody {
   events: readonly EventBody[];

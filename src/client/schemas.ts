@@ -60,6 +60,7 @@ const event = v.object({
   waited: v.exactOptional(milliseconds),
   held: v.exactOptional(milliseconds),
   reason: v.exactOptional(v.string()),
+  value: v.exactOptional(v.string()),
 });
 
 const ticketList = v.object({ tickets: v.array(ticket), next: v.nullable(v.tuple([v.string(), count])) });

@@ -137,7 +137,7 @@ describe("by handle", () => {
       },
     });
     expect(await client.unlockHandle("h")).toEqual({ token: 4, held: true });
-    expect((await client.renewHandle("h", 9000)).token).toBe(4);
+    expect((await client.renewHandle("h", { duration: 9000 })).token).toBe(4);
     expect(server.of("RENEW")[0]?.body).toEqual({ handle: "h", duration: 9000 });
   });
 

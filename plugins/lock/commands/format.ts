@@ -47,6 +47,7 @@ export function eventJson(event: EventBody): Json {
   if (event.waited !== undefined) json["waitedMs"] = event.waited;
   if (event.held !== undefined) json["heldMs"] = event.held;
   if (event.reason !== undefined) json["reason"] = event.reason;
+  if (event.value !== undefined) json["value"] = event.value;
   return json;
 }
 
@@ -63,6 +64,7 @@ export function eventText(event: EventBody): string {
     event.waited === undefined ? "" : `waited ${formatDuration(event.waited)}`,
     event.held === undefined ? "" : `held ${formatDuration(event.held)}`,
     event.reason === undefined ? "" : printable(event.reason),
+    event.value === undefined ? "" : `now ${printable(event.value)}`,
   ].filter((detail) => detail !== "");
   const tail = details.length === 0 ? "" : `  (${details.join(", ")})`;
   return `${event.id}  ${iso(event.time)}  ${event.event.padEnd(9)}  ${printable(event.object)}  ${holderText(event.holder)}${tail}`;

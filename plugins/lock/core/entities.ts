@@ -95,6 +95,8 @@ export class Ticket implements Recorded, Timed {
   /** since when in this state */
   sinceMs: number;
   durationMs: number;
+  /** what its holder shows to others; it may change while it holds */
+  value: string | null;
 
   token = 0;
   grantNumber = 0;
@@ -124,6 +126,7 @@ export class Ticket implements Recorded, Timed {
   ) {
     this.sinceMs = enteredMs;
     this.durationMs = spec.durationMs;
+    this.value = spec.value;
   }
 
   get timerKey(): number {

@@ -89,7 +89,7 @@ function encodeTicket(ticket: Ticket): Uint8Array {
     ticket.durationMs,
     spec.unlockDurationMs,
     spec.lockDelayMs,
-    spec.value,
+    ticket.value,
     (spec.detached ? FLAG.detached : 0) |
       (spec.detectDeadlock ? FLAG.detectDeadlock : 0) |
       (spec.reportQueue ? FLAG.reportQueue : 0) |

@@ -88,6 +88,11 @@ export function renewHandle(state: TableState, command: Command<"renewHandle">):
     return refuse("invalid", `the lock belongs to a session that counts on ${own}: its duration cannot be shortened to ${duration(durationMs)}`);
   }
   extendLease(state, ticket, command.durationMs ?? ticket.durationMs);
+  const { value } = command;
+  if (value !== undefined && value !== ticket.value) {
+    ticket.value = value;
+    state.record("value", ticket, { value });
+  }
   return {
     kind: "renewedHandle",
     token: ticket.token,

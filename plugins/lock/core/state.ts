@@ -146,7 +146,7 @@ export class TableState {
   }
 
   /** Records one event for each object of a ticket. */
-  record(event: LockEventKind, ticket: Ticket, extra: { waitedMs?: number; heldMs?: number; reason?: string }): void {
+  record(event: LockEventKind, ticket: Ticket, extra: { waitedMs?: number; heldMs?: number; reason?: string; value?: string }): void {
     this.recordFor(event, ticket.number, ticket.session, ticket.spec, {
       ...(ticket.token === 0 ? {} : { token: ticket.token }),
       ...extra,
@@ -159,7 +159,7 @@ export class TableState {
     number: number,
     session: Session,
     spec: LockSpec,
-    extra: { token?: number; waitedMs?: number; heldMs?: number; reason?: string },
+    extra: { token?: number; waitedMs?: number; heldMs?: number; reason?: string; value?: string },
   ): void {
     const line = spec.commandLine;
     const holder = line === undefined ? session.holder : { ...session.holder, commandLine: line };

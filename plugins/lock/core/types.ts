@@ -64,7 +64,8 @@ export type LockCommand =
   | { kind: "unlock"; handle: string; by?: string }
   /** keep-alive of the session and renewal of what it holds; `seen` is the newest grant number it knows */
   | { kind: "renew"; session: string; seen: number; held: HeldClaim; message: number }
-  | { kind: "renewHandle"; handle: string; durationMs: number | null }
+  /** `value`: what listings show from now on; absent: as before */
+  | { kind: "renewHandle"; handle: string; durationMs: number | null; value?: string }
   /**
    * force: names the exact token. The victim is told; its objects go on after its unlock duration, counted
    * from when its session has confirmed that it heard, or else from the end of its duration. `dead`: whoever
@@ -164,7 +165,8 @@ export interface StepResult {
 }
 
 export type LockEventKind =
-  | "waiting" | "granted" | "released" | "expiring" | "expired" | "forced" | "kicked" | "failed" | "cancelled" | "lost";
+  | "waiting" | "granted" | "released" | "expiring" | "expired" | "forced" | "kicked" | "failed" | "cancelled" | "lost"
+  | "value";
 
 /** One line of the history; for several objects at once, one event an object. Ids rise by one. */
 export interface LockEvent {
@@ -180,6 +182,8 @@ export interface LockEvent {
   waitedMs?: number;
   heldMs?: number;
   reason?: string;
+  /** of a `value` event: what the holder shows from now on */
+  value?: string;
 }
 
 export interface LockLimits {

@@ -51,7 +51,7 @@ export function viewOf(place: Place): TicketView {
     ...(waiting ? { position: positionAt(place) } : { token: ticket.token, expiresMs: endMs }),
     ...(waiting ? {} : { freeAtMs: state === "locked" ? endMs + spec.unlockDurationMs : ticket.freeAtMs }),
     ...(waiting && deadline !== null ? { waitDeadlineMs: deadline } : {}),
-    ...(spec.value === null ? {} : { value: spec.value }),
+    ...(ticket.value === null ? {} : { value: ticket.value }),
   };
 }
 

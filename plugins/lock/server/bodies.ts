@@ -99,6 +99,7 @@ export const eventBody = (event: LockEvent) =>
     ...(event.waitedMs === undefined ? {} : { waited: event.waitedMs }),
     ...(event.heldMs === undefined ? {} : { held: event.heldMs }),
     ...(event.reason === undefined ? {} : { reason: event.reason }),
+    ...(event.value === undefined ? {} : { value: event.value }),
   }) satisfies EventBody;
 
 export const sessionBody = (view: SessionView, at: Instant) =>

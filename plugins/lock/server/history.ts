@@ -14,6 +14,7 @@ const encoder = new Encoder({ useRecords: false, tagUint8Array: false });
 
 const KINDS: readonly LockEventKind[] = [
   "waiting", "granted", "released", "expiring", "expired", "forced", "kicked", "failed", "cancelled", "lost",
+  "value",
 ];
 const MODES: readonly LockMode[] = ["exclusive", "shared", "semaphore"];
 
@@ -109,6 +110,7 @@ export function encodeEvents(events: readonly LockEvent[]): Uint8Array {
       event.waitedMs ?? null,
       event.heldMs ?? null,
       event.reason ?? null,
+      ...(event.value === undefined ? [] : [event.value]),
     ]),
   );
 }
@@ -136,7 +138,7 @@ const corrupt = (): LockdError =>
 
 function decodeEvent(row: unknown): LockEvent {
   if (!Array.isArray(row) || row.length < 12) throw corrupt();
-  const [id, wallMs, kindIndex, object, ticket, modeIndex, session, holder, token, waitedMs, heldMs, reason]: unknown[] = row;
+  const [id, wallMs, kindIndex, object, ticket, modeIndex, session, holder, token, waitedMs, heldMs, reason, value]: unknown[] = row;
   const event = typeof kindIndex === "number" ? KINDS[kindIndex] : undefined;
   const mode = typeof modeIndex === "number" ? MODES[modeIndex] : undefined;
   if (event === undefined || mode === undefined) throw corrupt();
@@ -153,6 +155,7 @@ function decodeEvent(row: unknown): LockEvent {
     ...(waitedMs === null ? {} : { waitedMs: number(waitedMs) }),
     ...(heldMs === null ? {} : { heldMs: number(heldMs) }),
     ...(reason === null ? {} : { reason: text(reason) }),
+    ...(value === undefined ? {} : { value: text(value) }),
   };
 }
 

@@ -186,13 +186,14 @@ function checkHandle(value: unknown): string {
 
 export type RenewBodyParsed =
   | { kind: "session"; seen: number; held: HeldClaim }
-  | { kind: "handle"; handle: string; durationMs: number | null };
+  | { kind: "handle"; handle: string; durationMs: number | null; value?: string };
 
 export function parseRenew(body: Body): RenewBodyParsed {
   if (body["handle"] !== undefined) {
     const range = { min: LIMITS.durationMsMin, max: LIMITS.durationMsMax, absent: 0 };
     const durationMs = body["duration"] === undefined ? null : milliseconds(body, "duration", range);
-    return { kind: "handle", handle: checkHandle(body["handle"]), durationMs };
+    const value = optionalText(body, "value", LIMITS.valueBytesMax);
+    return { kind: "handle", handle: checkHandle(body["handle"]), durationMs, ...(value === null ? {} : { value }) };
   }
   const seen = integer(body, "seen", { min: 0, max: Number.MAX_SAFE_INTEGER, absent: 0 });
   const tokens = body["tokens"];

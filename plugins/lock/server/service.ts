@@ -150,8 +150,8 @@ export class LockService implements EngineListener {
       this.#bindings.afterOpening(connection, id, () => this.#renewSession(this.#bindings.of(connection), id, body));
       return;
     }
-    const { handle, durationMs } = body;
-    this.#submit(connection, id, { kind: "renewHandle", handle, durationMs }, "renewedHandle", (renewed) => {
+    const { kind: _, ...renewal } = body;
+    this.#submit(connection, id, { kind: "renewHandle", ...renewal }, "renewedHandle", (renewed) => {
       answer(connection, id, "RENEWED", {
         token: renewed.token,
         left: renewed.leftMs,
