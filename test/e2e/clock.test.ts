@@ -117,8 +117,8 @@ describe("a server that stands still for longer than the leases", () => {
   test("gives no lock to two: its holders know before it goes on that they lost theirs", async () => {
     const running = await server();
     const ledger = join(directory(), "ledger");
-    const options = { server: running.address, ledger, objects: ["red", "green"], loops: 3, holdMsMax: 0, holdMs: 10_000, waitMs: 20_000, durationMs: 1_000, unlockDurationMs: 500 };
-    const working = [load({ ...options, name: "one" }), load({ ...options, name: "two" })];
+    const options = { server: running.address, ledger, loops: 3, holdMsMax: 0, holdMs: 10_000, waitMs: 20_000, durationMs: 1_000, unlockDurationMs: 500 };
+    const working = ["red", "green"].map((object) => load({ ...options, name: object, objects: [object] }));
     const count = (wanted: string): number => readLedger(ledger).filter(({ event }) => event === wanted).length;
     await eventually("both locks are held and renewed", () => count("enter") === 2 && count("renewed") >= 4);
     running.signal("SIGSTOP");
