@@ -7,7 +7,7 @@ import type { BundledPlugin } from "../src/cli/plugin-catalog.ts";
 export const bundledPlugins: readonly BundledPlugin[] = [
   {
     name: "lock",
-    commandNames: ["serve", "demo", "exec", "lock", "unlock", "renew", "wait", "list", "why", "release", "status", "events", "sessions", "kick"],
+    commandNames: ["serve", "demo", "exec", "lock", "elect", "leader", "unlock", "renew", "wait", "list", "why", "release", "status", "events", "sessions", "kick"],
     load: async () => (await import("../plugins/lock/index.ts")).lockPlugin,
   },
 ];

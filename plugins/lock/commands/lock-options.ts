@@ -1,4 +1,4 @@
-/** The flags of a request for a lock (`exec` and `lock`) as options of the client library. */
+/** The flags of a request for a lock (`exec`, `lock` and `elect`) as options of the client library. */
 import type { CommandContext } from "../../../src/cli/types.ts";
 import type { LockOptions } from "../../../src/client/lock-options.ts";
 import { LIMITS } from "../../../src/client/protocol.ts";
@@ -11,17 +11,25 @@ import { clipped } from "../../../src/text.ts";
  * Throws `usage` for flags that exclude each other.
  */
 export function lockOptions(context: CommandContext, command: "exec" | "lock"): LockOptions {
-  const { values, environment } = context;
+  const { values } = context;
   const permits = values.numberOrNull("permits");
   const shared = values.boolean("shared");
   if (permits !== null && shared) throw new LockdError("usage", `${command}: --shared and --permits exclude each other`);
   if (permits === null && values.given("count")) throw new LockdError("usage", `${command}: --count needs --permits, the permits of the object`);
   const count = values.number("count");
   if (permits !== null && count > permits) throw new LockdError("usage", `${command}: --count ${count} is more than --permits ${permits}`);
-  const parent = environment["LOCKD_HANDLE"];
   return {
+    ...candidateOptions(context),
     mode: permits !== null ? "semaphore" : shared ? "shared" : "exclusive",
     ...(permits === null ? {} : { permits, count }),
+  };
+}
+
+/** The part of it that a candidate in an election says as well. */
+export function candidateOptions(context: CommandContext): LockOptions {
+  const { values, environment } = context;
+  const parent = environment["LOCKD_HANDLE"];
+  return {
     unlockDuration: values.number("unlock-duration"),
     lockDelay: values.number("lock-delay"),
     value: values.stringOrNull("value"),

@@ -1,7 +1,28 @@
 /** Declaration of `lockd exec`. Its code is loaded when it runs. */
-import type { CommandSpec } from "../../../src/cli/types.ts";
+import type { CommandSpec, FlagSpec } from "../../../src/cli/types.ts";
 import { DEFAULTS } from "../../../src/client/protocol.ts";
 import { CLIENT, durationFlag, lockFlags } from "../command-specs.ts";
+
+/** How the command is guarded; `exec` and `elect` take the same. */
+export const guardFlags: readonly FlagSpec[] = [
+  {
+    name: "on-lost",
+    type: "choice",
+    choices: ["term", "kill", "ignore"],
+    default: "term",
+    help: "what CMD gets when the lock is lost: TERM and KILL in time, KILL at once, or nothing (unsafe: it runs on beside the next holder)",
+  },
+  {
+    name: "error-exit",
+    type: "integer",
+    min: 1,
+    max: 255,
+    default: null,
+    defaultText: "the codes of lockd",
+    help: "exit code for all failures of lockd's own, to tell them from CMD's",
+    valueName: "CODE",
+  },
+];
 
 export const execCommand: CommandSpec = {
   name: "exec",
@@ -20,23 +41,7 @@ export const execCommand: CommandSpec = {
   flags: [
     ...lockFlags,
     durationFlag(DEFAULTS.durationMs),
-    {
-      name: "on-lost",
-      type: "choice",
-      choices: ["term", "kill", "ignore"],
-      default: "term",
-      help: "what CMD gets when the lock is lost: TERM and KILL in time, KILL at once, or nothing (unsafe: it runs on beside the next holder)",
-    },
-    {
-      name: "error-exit",
-      type: "integer",
-      min: 1,
-      max: 255,
-      default: null,
-      defaultText: "the codes of lockd",
-      help: "exit code for all failures of lockd's own, to tell them from CMD's",
-      valueName: "CODE",
-    },
+    ...guardFlags,
   ],
   options: [...CLIENT, "json"],
   examples: [
