@@ -336,11 +336,6 @@ export interface WaitFreeRequest {
   wait: number | null;
 }
 
-/** GOODBYE: ends the session; its waiting requests are dropped, what it still holds runs out. */
-export interface GoodbyeRequest {
-  session: string;
-}
-
 export interface SessionBody {
   session: string;
   holder: HolderBody;
