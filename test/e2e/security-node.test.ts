@@ -10,7 +10,7 @@ const home = temporaryDirectory("security-node");
 const at = (name: string): string => join(home.path, name);
 const servers: TestServer[] = [];
 const secret = secretFile(at("secret"));
-let web: Server;
+const web: Server = createServer((socket) => socket.on("error", () => undefined).resume().end("HTTP/1.1 400 Bad Request\r\n\r\n"));
 let attempts: (Attempt & { outcome: RegExp })[];
 
 beforeAll(async () => {
@@ -29,7 +29,6 @@ beforeAll(async () => {
   const named = await start("named", ...identityFlags(elsewhere));
   const plain = await start("plain", "--secret-file", secret.path);
   const open = await start("open");
-  web = createServer((socket) => socket.on("error", () => undefined).resume().end("HTTP/1.1 400 Bad Request\r\n\r\n"));
   await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
   const address = web.address();
   const other = typeof address === "object" && address !== null ? `127.0.0.1:${address.port}` : "";

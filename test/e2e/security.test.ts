@@ -124,7 +124,7 @@ describe("a server with a secret, without TLS", () => {
     // a frame of an allowed size, whose end never comes
     client.write(encodeFrame("PROOF", 0, { padding: "x".repeat(40_000) }).subarray(0, 30_000));
     await eventually("the end", () => client.closed);
-    expect(client.frames.map(({ type, body }) => [type, body["code"]])).toEqual([["CHALLENGE", undefined], ["ERROR", "protocol"]]);
+    expect(client.frames.map(({ type, body }) => [type, body["message"]])).toEqual([["CHALLENGE", undefined], ["ERROR", "greet: more than 65536 bytes before HELLO was through"]]);
     const large = await RawClient.open(secured.address);
     large.send("HELLO", { ...HELLO, padding: "x".repeat(70_000) });
     await eventually("the end", () => large.closed);
