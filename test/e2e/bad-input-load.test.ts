@@ -108,13 +108,6 @@ describe("connections", () => {
     expect(server.log.filter((line) => line.includes('"level":"error"'))).toEqual([]);
     output(await server.run(["lock", "afterwards", "--wait", "0"]));
   });
-
-  test("that never greet are closed in time", async () => {
-    const server = await start();
-    const silent = await RawClient.connect(server.address);
-    await silent.whenClosed();
-    await isReady(server);
-  });
 });
 
 describe("a client that never reads", () => {

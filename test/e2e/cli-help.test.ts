@@ -81,8 +81,8 @@ describe("help", () => {
       for (const { name, valueName } of flags) {
         if (name === "help") continue;
         const argv = [...path, ...own, `--${name}`, ...valueFor(valueName), ...child];
-        const { code, stderr } = await lockd(argv, { env: STOP_AFTER_PARSING, cwd: files.path });
-        expect([argv.join(" "), code, stderr]).toEqual([argv.join(" "), PARSED, expect.stringContaining("LOCKD_NO_SUCH_VARIABLE")]);
+        const { code } = await lockd(argv, { env: STOP_AFTER_PARSING, cwd: files.path });
+        expect([argv.join(" "), code]).toEqual([argv.join(" "), PARSED]);
       }
     }
   });
@@ -114,8 +114,6 @@ describe("help", () => {
 });
 
 describe("every flag of the lock commands", () => {
-  /** Options that every client command has, and that have tests of their own. */
-  const COMMON = ["help", "connect", "config", "log-level", "json", "tls-cert", "tls-key", "tls-ca", "secret-file", "token-file", "insecure"];
   const used = new Map<string, Set<string>>();
 
   const note = (argv: readonly string[]): readonly string[] => {
@@ -137,7 +135,7 @@ describe("every flag of the lock commands", () => {
     expect((await held.finished()).code).toBe(0);
     await done("exec", "f/3", ...all, ...semaphore, "--on-lost", "kill", "--error-exit", "3", "--", "true");
     await done("exec", "f/4", "--shared", "--", "true");
-    await done("renew", taken.handle, "--duration", "2m");
+    await done("renew", taken.handle, "--duration", "2m", "--value", "w");
     await done("wait", "f/5", "--wait", "1s");
     await done("list", "f/");
     await done("why", "f/1");
@@ -152,11 +150,13 @@ describe("every flag of the lock commands", () => {
     const following = [["list", "--watch", "f/"], ["events", "--follow", "f/"]].map((argv) => world.start(note(argv)));
     await following[1]?.line(0);
     for (const running of following) running.kill("SIGTERM");
+    // options that every client command has, and that have tests of their own: this one has no others
+    const common = helps.find(({ path }) => path.join(" ") === "sessions")?.flags.map(({ name }) => name) ?? [];
     for (const { path, flags } of helps) {
       const [command = ""] = path;
       const tried = used.get(command);
       if (tried === undefined) continue;
-      const missing = flags.map(({ name }) => name).filter((name) => !COMMON.includes(name) && !tried.has(name));
+      const missing = flags.map(({ name }) => name).filter((name) => !common.includes(name) && !tried.has(name));
       expect([command, missing]).toEqual([command, []]);
     }
     expect(used.size).toBe(12);

@@ -89,8 +89,8 @@ describe("several addresses", () => {
     const server = await TestServer.start({ directory: files.path });
     try {
       for (const connect of [`${closed},${server.address}`, `${silentAddress},${server.address}`, `${closed},no-such-host.invalid:1,${server.address}`]) {
-        output(await lockd(["status", "--connect", connect]));
-        output(await lockd(["exec", "turn", "--wait", "10s", "--connect", connect, "--", "true"]));
+        const commands = [["status", "--connect", connect], ["exec", "turn", "--wait", "10s", "--connect", connect, "--", "true"]];
+        for (const finished of await Promise.all(commands.map((argv) => lockd(argv)))) output(finished);
       }
     } finally {
       await server.kill();
