@@ -1,11 +1,12 @@
-/** Builds dist/lockd for this machine and proves that the artifact starts (npm run build). */
+/** Builds dist/lockd for this machine and proves that the artifact starts; and the client library (npm run build). */
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { buildExecutable, cleanEnvironment } from "./compile.ts";
+import { buildLibrary } from "./library.ts";
 
 mkdirSync("dist", { recursive: true });
 for (const name of readdirSync("dist")) {
-  // maps of earlier builds pile up; releases were made to be kept
-  if (name !== "release") rmSync(`dist/${name}`, { recursive: true, force: true });
+  // maps of earlier builds pile up; releases were made to be kept, and the library replaces itself
+  if (name !== "release" && name !== "client") rmSync(`dist/${name}`, { recursive: true, force: true });
 }
 await buildExecutable({ outfile: "dist/lockd" });
 
@@ -14,4 +15,5 @@ if (smoke.exitCode !== 0) {
   console.error(`smoke run failed: dist/lockd __smoke ended with ${smoke.exitCode ?? smoke.signalCode}`);
   process.exit(1);
 }
+await buildLibrary("dist/client");
 console.log(`built dist/lockd: ${smoke.stdout.toString().trim()}`);

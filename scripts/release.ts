@@ -1,5 +1,6 @@
 /**
- * Makes dist/release/lockd-VERSION: an artifact for each platform, SHA256SUMS, install.sh (npm run release).
+ * Makes dist/release/lockd-VERSION: an artifact for each platform, the client library as an npm package,
+ * SHA256SUMS, install.sh (npm run release).
  * `-- --url URL` writes into install.sh where the folder will be served.
  *
  * The bun executable of each platform is its npm package, in the version and with the sum that
@@ -10,6 +11,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, wr
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { buildExecutable, cleanEnvironment, version } from "./compile.ts";
+import { packageName, packLibrary } from "./library.ts";
 import { artifactName, checkExecutable, checkIntegrity, installerText, lockedPackage, platforms, sumsText, type Platform } from "./release-parts.ts";
 
 const { values: flags } = parseArgs({ options: { url: { type: "string" } } });
@@ -29,6 +31,7 @@ try {
 async function makeRelease(folder: string): Promise<void> {
   const files = new Map<string, Uint8Array>([["install.sh", new TextEncoder().encode(installer)]]);
   for (const platform of platforms) files.set(artifactName(version, platform), await artifact(platform));
+  files.set(packageName, readFileSync(await packLibrary(work)));
 
   const making = join(work, "release");
   mkdirSync(making);
@@ -46,6 +49,7 @@ async function makeRelease(folder: string): Promise<void> {
     const verdict = platform === tried ? "installed and run here" : "NOT run here, only its ELF header was checked";
     console.log(`  ${name}  ${mebibytes} MiB  ${verdict}`);
   }
+  console.log(`  ${packageName}  client library`);
 }
 
 /** Builds and packs one executable. The same sources give the same bytes: the header of the gzip has no time. */
