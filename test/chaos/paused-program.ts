@@ -3,7 +3,7 @@
  * 10 ms that it works, as long as its lock's signal has not aborted. Prints how often it worked after
  * it was stopped for longer than its lease, before it heard of the loss.
  */
-import { writeFileSync } from "node:fs";
+import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "../../src/client/client.ts";
 import { asLockdError } from "../../src/errors.ts";
@@ -19,7 +19,9 @@ const work = setInterval(() => {
   if (nowMs - lastMs > 1_000 && lock.lost === null) ticksBeforeLoss += 1;
   lastMs = nowMs;
 }, 10);
-writeFileSync(join(folder, "holding"), JSON.stringify({ token: lock.token }));
+// by rename, so that nobody reads half of it
+writeFileSync(join(folder, "holding.new"), JSON.stringify({ token: lock.token }));
+renameSync(join(folder, "holding.new"), join(folder, "holding"));
 await new Promise((resolve) => lock.signal.addEventListener("abort", resolve));
 clearInterval(work);
 const codeOf = (error: unknown): string => asLockdError(error).code;
