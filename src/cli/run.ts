@@ -137,6 +137,8 @@ class Program {
       connect: async (choices) => (await import("./connect.ts")).connectClient(reader, { program: `lockd ${path}`, ...choices }),
       runServer: (mode) => this.#runServer(mode, line.flags, directory),
     };
+    // what a plugin loads may be of any kind
+    if (typeof module?.run !== "function") throw new LockdError("failed", `${path}: the plugin ${plugin?.name ?? "lockd"} gave no code to run for it`);
     return checkedCode(path, await module.run(context));
   }
 

@@ -43,11 +43,11 @@ const store: Store = {
   close: () => Promise.resolve(),
 };
 
-function makeHost(plugins: Plugin[], config: Config = emptyConfig): PluginHost {
+function makeHost(plugins: Plugin[], config: Config = emptyConfig, paths: ReadonlyMap<string, string> = new Map()): PluginHost {
   const { logger } = loggerInto((line) => lines.push(line), "info");
   const messages = new Messages(logger);
   return new PluginHost(plugins, {
-    paths: new Map(),
+    paths,
     mode: "serve",
     nodeName: "n1",
     software: "1.2.3",
@@ -165,6 +165,45 @@ describe("the life of plugins", () => {
     late.reject(new Error("too late"));
     await clock.advanceAsync(0);
     expect(lines).toMatchObject([{ level: "error", fields: { plugin: "b", error: "too late" } }]);
+  });
+
+  test("a setup that does not end is given up after its limit, as a configuration error, and its later failure is logged", async () => {
+    const late = Promise.withResolvers<PluginInstance>();
+    const host = makeHost([noting("a"), { ...noting("b"), setup: () => late.promise }, noting("c")]);
+    const ended = rejection(host.setup());
+    await clock.advanceAsync(9_999);
+    expect(await Promise.race([ended, Promise.resolve("pending")])).toBe("pending");
+    await clock.advanceAsync(1);
+    expect(await ended).toMatchObject({ code: "config", message: "set up plugin b: it did not end within 10000 ms" });
+    await host.stop(1000);
+    expect(calls).toEqual(["setup a", "stop a"]);
+    late.reject(new Error("too late"));
+    await clock.advanceAsync(0);
+    expect(lines).toMatchObject([{ level: "error", msg: "plugin-set-up-failed", fields: { plugin: "b", error: "too late" } }]);
+    expect(clock.pending).toBe(0);
+  });
+
+  test("a start may take its time, and tells every ten seconds for whom the others wait", async () => {
+    const done = Promise.withResolvers<void>();
+    const host = makeHost([noting("a", { setup: () => ({ start: () => done.promise }) })]);
+    await host.setup();
+    const started = host.start();
+    await clock.advanceAsync(25_000);
+    expect(lines).toMatchObject([{ level: "warn", msg: "plugin-start-slow", fields: { plugin: "a" } }, { msg: "plugin-start-slow" }]);
+    done.resolve();
+    await started;
+    expect(clock.pending).toBe(0);
+  });
+
+  test("errors of an external plugin name its path, and its failed start is a configuration error", async () => {
+    const paths = new Map([["b", "/etc/b.ts"]]);
+    const failing = (part: PluginInstance): Plugin => noting("b", { setup: () => part });
+    const broken = makeHost([{ ...noting("b"), setup: () => { throw new Error("no luck"); } }], emptyConfig, paths);
+    expect(await rejection(broken.setup())).toMatchObject({ code: "config", message: "set up plugin b (/etc/b.ts): no luck" });
+    const late = makeHost([failing({ start: () => { throw new Error("no luck"); }, stop: () => { throw new Error("nor this"); } })], emptyConfig, paths);
+    await late.setup();
+    expect(await rejection(late.start())).toMatchObject({ code: "config", message: "start plugin b (/etc/b.ts): no luck" });
+    expect(await late.stop(1000)).toMatchObject([{ message: "stop plugin b (/etc/b.ts): nor this" }]);
   });
 
   test("plugins describe their state; one that throws says so", async () => {
