@@ -245,7 +245,7 @@ describe("what may be loaded", () => {
 
 test("the guide's first plugin does what the guide says", async () => {
   const page = await Bun.file(resolve(import.meta.dir, "../../docs/plugins.md")).text();
-  const [, text = ""] = /```ts\n(\/\/ hello\.ts\n[^`]*)```/.exec(page) ?? [];
+  const [, text = ""] = /^```ts\n(\/\/ hello\.ts\n.*?)^```$/ms.exec(page) ?? [];
   const [, script = ""] = /```sh\n([^`]*)```/.exec(page) ?? [];
   const home = folder();
   write(home, "hello.ts", text);
