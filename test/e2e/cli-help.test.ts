@@ -143,8 +143,9 @@ describe("every flag of the lock commands", () => {
     await done("sessions");
     await done("events", "f/", "--from", "1");
     await done("release", "f/1", "--force", "--token", String(taken.token), "--reason", "test");
+    await done("release", "f/8", "--force", "--dead", "--token", String((await world.lock("f/8")).token));
     const holder = await world.holder("f/6");
-    await done("kick", "--reason", "test", (await world.ticketsOf("f/6"))[0]?.holder.session ?? "");
+    await done("kick", "--dead", "--reason", "test", (await world.ticketsOf("f/6"))[0]?.holder.session ?? "");
     await holder.finished();
     await done("unlock", (await world.lock("f/7")).handle);
     const following = [["list", "--watch", "f/"], ["events", "--follow", "f/"]].map((argv) => world.start(note(argv)));
