@@ -65,8 +65,12 @@ export class ReentrantLocks {
   }
 
   async #first(names: readonly string[], terms: string, options: LockOptions): Promise<Lock> {
-    const settled = Promise.withResolvers<void>();
-    const entry: Entry = { objects: new Set(names), terms, lock: null, settled: settled.promise };
+    const requested = this.#options.request(names, options);
+    const settled = requested.then(
+      () => undefined,
+      () => undefined,
+    );
+    const entry: Entry = { objects: new Set(names), terms, lock: null, settled };
     // what overlaps with another lock is refused by the server, and must not hide that one
     const own = names.filter((name) => !this.#entries.has(name));
     for (const name of own) this.#entries.set(name, entry);
@@ -74,7 +78,7 @@ export class ReentrantLocks {
       for (const name of own) if (this.#entries.get(name) === entry) this.#entries.delete(name);
     };
     try {
-      const lock = await this.#options.request(names, options);
+      const lock = await requested;
       lock.onEnded(forget);
       if (lock.lost === null) entry.lock = lock;
       else forget();
@@ -82,8 +86,6 @@ export class ReentrantLocks {
     } catch (error) {
       forget();
       throw error;
-    } finally {
-      settled.resolve();
     }
   }
 

@@ -139,7 +139,8 @@ export async function lockd(
   return { code, stdout, stderr };
 }
 
-async function readLines(stream: ReadableStream<Uint8Array>, line: (text: string) => void): Promise<void> {
+/** Calls back with each line of a stream, the last one also without its end. */
+export async function readLines(stream: ReadableStream<Uint8Array>, line: (text: string) => void): Promise<void> {
   const decoder = new TextDecoder();
   let rest = "";
   for await (const chunk of stream) {
