@@ -10,13 +10,14 @@ export class CuttableProxy {
   readonly #listener: TCPSocketListener<Link>;
   readonly #sockets = new Set<Socket<Link>>();
   #cut = false;
+  #stalled = false;
 
   private constructor(host: string, port: number) {
     const handlers = {
       data: (socket: Socket<Link>, bytes: Buffer) => {
         if (this.#cut) return;
         const { other, waiting } = socket.data;
-        if (other === null) waiting.push(Uint8Array.from(bytes));
+        if (other === null || this.#stalled) waiting.push(Uint8Array.from(bytes));
         else other.write(bytes);
       },
       close: (socket: Socket<Link>) => {
@@ -42,7 +43,7 @@ export class CuttableProxy {
               open: (server) => {
                 this.#sockets.add(server);
                 client.data.other = server;
-                for (const bytes of client.data.waiting) server.write(bytes);
+                if (!this.#stalled) for (const bytes of client.data.waiting.splice(0)) server.write(bytes);
               },
             },
           }).catch(() => client.end());
@@ -63,6 +64,19 @@ export class CuttableProxy {
   /** From now on nothing passes, and nobody is told: a black hole. */
   cut(): void {
     this.#cut = true;
+  }
+
+  /** From now on what is sent waits on the way. */
+  stall(): void {
+    this.#stalled = true;
+  }
+
+  /** What waited passes, and everything after it. */
+  flow(): void {
+    this.#stalled = false;
+    for (const { data } of this.#sockets) {
+      for (const bytes of data.waiting.splice(0)) data.other?.write(bytes);
+    }
   }
 
   /** Breaks the connections there are; new ones work. */
