@@ -281,7 +281,7 @@ export class Session {
       return;
     }
     // granted, and ended before this client heard of it
-    if (ticket.phase === "sent" && error.code === "lost") this.#table.reissue(ticket, nowMs);
+    if (ticket.phase === "sent" && error.code === "lost") this.#missedGrant(ticket, nowMs);
     else if (ticket.phase === "sent" || ticket.phase === "unconfirmed") this.#table.fail(ticket, error);
     else if (ticket.phase === "cancelling") this.#table.unlocked(ticket, null);
   }

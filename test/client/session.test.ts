@@ -346,12 +346,14 @@ describe("a grant whose LOCKED was lost", () => {
     expect(kinds(waiting)).toEqual([]);
   });
 
-  test("that the server remembers as lost is asked for anew", () => {
+  test("that the server remembers as lost is withdrawn, so that nobody waits for its end, and asked for anew", () => {
     const bench = new SessionBench().connect();
     const waiting = bench.lock(null);
     bench.answerSession();
     const { lockId } = waiting.ticket;
-    bench.receive("LOCKFAILED", lockId, { request: waiting.ticket.body.request, code: "lost", message: "it was lost" });
+    const first = waiting.ticket.body.request;
+    bench.receive("LOCKFAILED", lockId, { request: first, code: "lost", message: "it was lost" });
+    expect(bench.last("UNLOCK").body).toEqual({ request: first });
     expect(bench.of("LOCK")).toHaveLength(2);
     expect(kinds(waiting)).toEqual([]);
   });

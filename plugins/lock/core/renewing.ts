@@ -11,6 +11,9 @@ import { endText, leftMs, refuse, unknownSession } from "./sessions.ts";
 import type { TableState } from "./state.ts";
 import type { LockAnswer, LockCommand, LossReason } from "./types.ts";
 
+/** Losses that one keep-alive confirms, so that no step takes long; the next one confirms the rest. */
+const CONFIRMED_MAX = 10_000;
+
 type Command<K extends LockCommand["kind"]> = Extract<LockCommand, { kind: K }>;
 
 export function renew(state: TableState, command: Command<"renew">): LockAnswer {
@@ -64,9 +67,12 @@ function confirmLosses(state: TableState, session: Session, { seen, held }: Comm
   if (session.unheard.size === 0) return;
   const claimed = new Set("tokens" in held ? held.tokens : []);
   if (!("tokens" in held) && !agrees(session, seen, held)) return;
+  let left = CONFIRMED_MAX;
   for (const ticket of session.unheard) {
     // a grant that it does not know of yet it may still come to rely on
-    if (ticket.grantNumber <= seen && !claimed.has(ticket.token)) confirmLoss(state, ticket);
+    if (ticket.grantNumber > seen || claimed.has(ticket.token)) continue;
+    if (left-- === 0) break;
+    confirmLoss(state, ticket);
   }
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import type { Grant, LockSpec } from "../../../plugins/lock/core/types.ts";
-import { World, refusal } from "./kit.ts";
+import { LIMITS, World, refusal, specOf } from "./kit.ts";
 
 const DURATION_MS = 10_000;
 const UNLOCK_MS = 1_000;
@@ -249,6 +249,20 @@ describe("a kick", () => {
       const kicked = world.events.filter((event) => event.event === "kicked");
       expect(kicked.at(-1)?.reason).toContain("who states that the holder is dead");
     }
+  });
+
+  test("of very many locks is confirmed in parts, so that no step takes long", () => {
+    const world = new World({ ...LIMITS, objectsMax: 20_000, ticketsMax: 20_000, ticketsPerSessionMax: 20_000, workPerStepMax: 1_000 });
+    world.open("A");
+    for (let index = 0; index < 15_000; index++) world.single({ kind: "lock", session: "A", request: `r${index}`, spec: specOf({ objects: [`o${index}`], durationMs: 600_000 }), handle: `h${index}`, message: 1 });
+    kick(world);
+    const open = () => world.tickets().filter(({ freeAtMs = 0 }) => freeAtMs > world.nowMs + 5_000).length;
+    const left = [open()];
+    for (let round = 0; round < 2; round++) {
+      world.renew("A", 15_000, { count: 0, digest: [0, 0] });
+      left.push(open());
+    }
+    expect(left).toEqual([15_000, 5_000, 0]);
   });
 
   test("leaves a lock that was forced out before as it is", () => {
