@@ -88,7 +88,7 @@ const anyEvent: fc.Arbitrary<LockEvent> = fc.record(
   {
     id: count,
     wallMs: fc.oneof(count, fc.double({ min: 0, max: 2e12, noNaN: true })),
-    event: fc.constantFrom("waiting", "granted", "released", "expiring", "expired", "forced", "kicked", "failed", "cancelled", "lost"),
+    event: fc.constantFrom("waiting", "granted", "released", "expiring", "expired", "forced", "kicked", "failed", "cancelled", "lost", "value"),
     object: text,
     ticket: text,
     mode: fc.constantFrom("exclusive", "shared", "semaphore"),
@@ -98,6 +98,7 @@ const anyEvent: fc.Arbitrary<LockEvent> = fc.record(
     waitedMs: count,
     heldMs: count,
     reason: text,
+    value: text,
   },
   { requiredKeys: ["id", "wallMs", "event", "object", "ticket", "mode", "session", "holder"] },
 );
