@@ -105,7 +105,7 @@ declare module "lockd:api" {
     summary: string;
     group?: string;
     description?: string;
-    positionals?: readonly { name: string; help: string; arity: "one" | "optional" | "some" | "any" }[];
+    positionals?: readonly PositionalSpec[];
     flags?: readonly FlagSpec[];
     /** options of lockd or of this plugin that are flags of this command, too */
     options?: readonly string[];
@@ -114,6 +114,20 @@ declare module "lockd:api" {
     hidden?: boolean;
     subcommands?: readonly CommandSpec[];
     load?(): Promise<CommandModule>;
+  }
+
+  export interface PositionalSpec {
+    /** upper-case word as in the usage line */
+    name: string;
+    help: string;
+    arity: "one" | "optional" | "some" | "any";
+    /** what a shell offers for it: these words, or what a server knows; absent: files for FILE, directories for DIR */
+    complete?: readonly string[] | { load(): Promise<Completer> };
+  }
+
+  export interface Completer {
+    /** words that begin with `prefix`; the caller stops when it has enough */
+    complete(client: LockdClient, prefix: string): AsyncIterable<{ word: string; help: string }>;
   }
 
   export interface CommandModule {
@@ -129,7 +143,7 @@ declare module "lockd:api" {
     readonly environment: Readonly<Record<string, string | undefined>>;
     loadConfig(): Promise<Config>;
     /** for commands whose options hold clientOptions; close the client */
-    connect(choices?: { program?: string; waitMs?: number | null; signal?: AbortSignal }): Promise<LockdClient>;
+    connect(choices?: { program?: string; servers?: readonly string[]; waitMs?: number | null; signal?: AbortSignal }): Promise<LockdClient>;
     runServer(mode: string): Promise<number>;
   }
 

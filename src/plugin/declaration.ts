@@ -41,7 +41,12 @@ const option = v.variant("type", [
   v.strictObject({ ...common, type: v.literal("path"), word }),
 ]);
 
-const positional = v.strictObject({ name: text, help: v.string(), arity: v.picklist(["one", "optional", "some", "any"]) });
+const positional = v.strictObject({
+  name: text,
+  help: v.string(),
+  arity: v.picklist(["one", "optional", "some", "any"]),
+  complete: v.optional(v.union([texts, v.strictObject({ load: isFunction })])),
+});
 
 const commandFields = {
   name: optionName,

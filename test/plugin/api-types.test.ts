@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import type * as published from "lockd:api";
 import type * as lock from "lockd:lock";
 import type { LocksService } from "../../plugins/lock/server/locks-service.ts";
-import type { CommandContext, CommandModule, CommandSpec, FlagSpec } from "../../src/cli/types.ts";
+import type { CommandContext, CommandModule, CommandSpec, FlagSpec, PositionalSpec } from "../../src/cli/types.ts";
 import type { LockdClient } from "../../src/client/client.ts";
 import type { OptionSpec, OptionType } from "../../src/config/types.ts";
 import type { ErrorCode } from "../../src/errors.ts";
@@ -40,6 +40,7 @@ test("no field is forgotten", () => {
     same<keyof published.PluginInstance, keyof PluginInstance>(true),
     same<keyof published.Host, keyof Host>(true),
     same<keyof published.CommandSpec, keyof CommandSpec>(true),
+    same<keyof published.PositionalSpec, keyof PositionalSpec>(true),
     same<keyof published.CommandContext, keyof CommandContext>(true),
     same<keyof published.Connection, keyof Connection>(true),
     same<keyof published.Identity, keyof PeerIdentity>(true),
