@@ -51,19 +51,10 @@ async function playScene(runtime: Runtime, address: string, durationMs: number):
   const path = join(workshop.path, `${name}.log`);
   const start = (at: string): Program => workshop.start(runtime, program, at, name, path, String(durationMs), "2000", "lock");
   const holder = start(address);
-  await said(holder, "held");
+  await holder.line("held");
   const waiter = start(server.address);
   await eventually("the second one waits", async () => (await server.list(name)).length === 2);
   return { runtime, name, holder, waiter, path };
-}
-
-/** Waits until a program has said a line that begins so, `times` times; the last of them. */
-async function said(from: Program, word: string, times = 1): Promise<string> {
-  const found = (): string[] => from.lines.filter((line) => line.startsWith(word));
-  await eventually(`a program says ${word}`, () => found().length >= times || from.process.exitCode !== null);
-  const line = found()[times - 1];
-  if (line === undefined) throw new Error(`it said ${JSON.stringify(from.lines)}: ${(await from.finished).stderr}`);
-  return line;
 }
 
 const renewals = (from: Program): number => from.lines.filter((line) => line === "renewed").length;
@@ -82,20 +73,20 @@ async function inBoth(durationMs: number, play: (scenes: readonly Scene[], proxy
 async function expectKept({ runtime, holder, waiter, path }: Scene): Promise<void> {
   holder.process.stdin.write("end\n");
   holder.process.stdin.end();
-  expect([runtime, (await said(holder, "released")).replace("released", "held")]).toEqual([runtime, await said(holder, "held")]);
+  expect([runtime, (await holder.line("released")).replace("released", "held")]).toEqual([runtime, await holder.line("held")]);
   expect(await holder.finished).toMatchObject({ code: 0, stderr: "" });
   await expectNext(waiter, path);
 }
 
 /** The holder stops by itself, for a reason that it is told, and only then does the next one begin. */
 async function expectLost({ runtime, holder, waiter, path }: Scene, reason: RegExp): Promise<void> {
-  expect([runtime, await said(holder, "lost")]).toEqual([runtime, expect.stringMatching(reason)]);
+  expect([runtime, await holder.line("lost")]).toEqual([runtime, expect.stringMatching(reason)]);
   await expectNext(waiter, path);
   expect(await holder.finished).toMatchObject({ code: 0, stderr: "" });
 }
 
 async function expectNext(waiter: Program, path: string): Promise<void> {
-  await said(waiter, "held");
+  await waiter.line("held");
   waiter.process.stdin.write("end\n");
   waiter.process.stdin.end();
   expect(await waiter.finished).toMatchObject({ code: 0, stderr: "" });
@@ -107,7 +98,7 @@ test("a lock is kept with its token through broken connections and kill -9 of th
     const next = async (disturb: () => void | Promise<void>): Promise<void> => {
       const before = scenes.map(({ holder }) => renewals(holder));
       await disturb();
-      await Promise.all(scenes.map(({ holder }, index) => said(holder, "renewed", (before[index] ?? 0) + 1)));
+      await Promise.all(scenes.map(({ holder }, index) => holder.line("renewed", (before[index] ?? 0) + 1)));
     };
     await next(() => proxy.reset());
     await next(() => proxy.reset());
@@ -123,7 +114,7 @@ test("a lock is kept with its token when the wire stalls for less than the durat
     await Bun.sleep(1_000);
     const before = scenes.map(({ holder }) => renewals(holder));
     proxy.flow();
-    await Promise.all(scenes.map(({ holder }, index) => said(holder, "renewed", (before[index] ?? 0) + 1)));
+    await Promise.all(scenes.map(({ holder }, index) => holder.line("renewed", (before[index] ?? 0) + 1)));
     await Promise.all(scenes.map(expectKept));
   });
 });
@@ -138,7 +129,7 @@ test("a lock behind a black hole aborts its signal before the next one gets it",
 test("a lock behind a wire that stalls too long aborts its signal before the next one gets it, and stays lost", async () => {
   await inBoth(2_000, async (scenes, proxy) => {
     proxy.stall();
-    await Promise.all(scenes.map(({ holder }) => said(holder, "lost")));
+    await Promise.all(scenes.map(({ holder }) => holder.line("lost")));
     proxy.flow();
     await Promise.all(scenes.map((scene) => expectLost(scene, /^lost lost (?:unreachable|expired)$/)));
   });
@@ -147,7 +138,7 @@ test("a lock behind a wire that stalls too long aborts its signal before the nex
 test("a lock of a server that is killed and comes back too late aborts its signal before the next one gets it", async () => {
   await inBoth(2_000, async (scenes) => {
     await server.kill();
-    await Promise.all(scenes.map(({ holder }) => said(holder, "lost")));
+    await Promise.all(scenes.map(({ holder }) => holder.line("lost")));
     await restart();
     await Promise.all(scenes.map((scene) => expectLost(scene, /^lost lost unreachable$/)));
   });
@@ -156,7 +147,7 @@ test("a lock of a server that is killed and comes back too late aborts its signa
 test("a lock that is taken by force aborts its signal before the next one gets it", async () => {
   await inBoth(30_000, async (scenes) => {
     for (const { name, holder } of scenes) {
-      const token = (await said(holder, "held")).split(" ")[1] ?? "";
+      const token = (await holder.line("held")).split(" ")[1] ?? "";
       expect((await server.run(["release", name, "--force", "--token", token])).code).toBe(0);
     }
     await Promise.all(scenes.map((scene) => expectLost(scene, /^lost lost forced$/)));

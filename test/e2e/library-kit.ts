@@ -5,7 +5,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { buildLibrary } from "../../scripts/library.ts";
-import { environment, type Finished, readLines, temporaryDirectory } from "./kit.ts";
+import { environment, eventually, type Finished, readLines, temporaryDirectory } from "./kit.ts";
 
 export const RUNTIMES = ["bun", "node"] as const;
 export type Runtime = (typeof RUNTIMES)[number];
@@ -24,6 +24,17 @@ export class Program {
       stdout: this.lines.map((line) => `${line}\n`).join(""),
       stderr,
     }));
+  }
+
+  /** Waits until it has said a line that begins so, `times` times; the last of them. Throws when it ends before. */
+  async line(word: string, times = 1): Promise<string> {
+    const found = (): string[] => this.lines.filter((line) => line.startsWith(word));
+    const ended = (): boolean => this.process.exitCode !== null || this.process.signalCode !== null;
+    await eventually(`a program says ${word}`, () => found().length >= times || ended());
+    if (found().length < times) await this.finished;
+    const line = found()[times - 1];
+    if (line === undefined) throw new Error(`it said ${JSON.stringify(this.lines)}: ${(await this.finished).stderr}`);
+    return line;
   }
 
   /** Ends it; without effect when it has ended. */

@@ -17,18 +17,30 @@ const write = (word) => writeSync(file, `${word} ${lock.token}\n`);
 const beats = setInterval(() => write("beat"), 5);
 write("enter");
 console.log(`held ${lock.token}`);
-lock.onRenewed(() => console.log("renewed"));
-lock.signal.addEventListener("abort", () => {
+let working = true;
+/** Ends the section; whether it was not ended before. */
+const stop = () => {
+  if (!working) return false;
+  working = false;
   clearInterval(beats);
   write("leave");
+  return true;
+};
+lock.onRenewed(() => console.log("renewed"));
+lock.signal.addEventListener("abort", () => {
+  if (!stop()) return;
   console.log(`lost ${lock.signal.reason.code} ${lock.signal.reason.reason}`);
   end();
 });
 process.stdin.once("data", async () => {
-  clearInterval(beats);
-  write("leave");
-  await (leadership === null ? lock.release() : leadership.resign());
-  console.log(`released ${lock.token}`);
+  if (!stop()) return;
+  try {
+    await (leadership === null ? lock.release() : leadership.resign());
+    console.log(`released ${lock.token}`);
+  } catch (error) {
+    // lost in the very moment of the release
+    console.log(`lost ${error.code} ${error.reason}`);
+  }
   end();
 });
 
