@@ -1,5 +1,5 @@
 /** Declarations of the lock plugin's commands: names, flags, help. Their code is loaded when one runs. */
-import type { CommandSpec, FlagSpec } from "../../src/cli/types.ts";
+import type { CommandSpec, CompletionSource, FlagSpec } from "../../src/cli/types.ts";
 import { DEFAULTS, LIMITS } from "../../src/client/protocol.ts";
 import { CLIENT_SECURITY_OPTIONS } from "../../src/security/option-names.ts";
 
@@ -70,9 +70,12 @@ export const durationFlag = (defaultMs: number | null, defaultText?: string): Fl
   help: "how long the lock is held without a renewal",
 });
 
-const objects = { name: "OBJECT", help: "what to lock: any name of 1 to 1,024 bytes, matched exactly", arity: "some" } as const;
-const object = { name: "OBJECT", help: "name of the object", arity: "one" } as const;
-const prefix = { name: "PREFIX", help: "only objects whose names start with it", arity: "optional" } as const;
+/** Names of objects that somebody holds or waits for. */
+export const objectNames: CompletionSource = { load: () => import("./commands/complete-objects.ts") };
+
+const objects = { name: "OBJECT", help: "what to lock: any name of 1 to 1,024 bytes, matched exactly", arity: "some", complete: objectNames } as const;
+const object = { name: "OBJECT", help: "name of the object", arity: "one", complete: objectNames } as const;
+const prefix = { name: "PREFIX", help: "only objects whose names start with it", arity: "optional", complete: objectNames } as const;
 
 export const serveCommand: CommandSpec = {
   name: "serve",
@@ -238,7 +241,7 @@ export const otherCommands: readonly CommandSpec[] = [
     name: "kick",
     group: ADMIN,
     summary: "end a session: its waiting tickets go, its locks are forced out",
-    positionals: [{ name: "SESSION", help: "id as `lockd sessions` shows it", arity: "one" }],
+    positionals: [{ name: "SESSION", help: "id as `lockd sessions` shows it", arity: "one", complete: { load: () => import("./commands/complete-sessions.ts") } }],
     description: "Its locks are taken as `lockd release --force` takes one.",
     flags: [deadFlag, { name: "reason", type: "string", default: "", defaultText: "none", help: "kept in the history", valueName: "TEXT" }],
     options: [...CLIENT, "json"],

@@ -1,13 +1,13 @@
 /** Declarations of `lockd elect` and `lockd leader`. Their code is loaded when one runs. */
 import type { CommandSpec } from "../../src/cli/types.ts";
 import { DEFAULTS } from "../../src/client/protocol.ts";
-import { CLIENT, durationFlag, lockFlags } from "./command-specs.ts";
+import { CLIENT, durationFlag, lockFlags, objectNames } from "./command-specs.ts";
 import { guardFlags } from "./exec/spec.ts";
 
 /** An election is one object, held by one: no modes, no permits. */
 const NOT_OF_ELECTIONS: readonly string[] = ["shared", "permits", "count"];
 
-const name = { name: "NAME", help: "the election: the object of that name, 1 to 1,024 bytes, matched exactly", arity: "one" } as const;
+const name = { name: "NAME", help: "the election: the object of that name, 1 to 1,024 bytes, matched exactly", arity: "one", complete: objectNames } as const;
 
 export const electCommand: CommandSpec = {
   name: "elect",

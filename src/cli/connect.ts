@@ -10,7 +10,7 @@ import type { ConnectChoices } from "./types.ts";
 /** See CommandContext.connect; `values` hold the client options. */
 export async function connectClient(values: ConfigReader, choices: ConnectChoices & { program: string }): Promise<LockdClient> {
   return connect({
-    servers: values.list("connect"),
+    servers: choices.servers ?? values.list("connect"),
     security: readClientSecurity(clientFiles(values)),
     name: userName(),
     program: choices.program,

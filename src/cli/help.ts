@@ -63,13 +63,16 @@ export function commandHelp(found: FoundCommand, flags: CommandFlags): string {
 
 function usageLines(spec: CommandSpec, path: string): string[] {
   const lines: string[] = [];
-  if (spec.load !== undefined) {
-    const positionals = (spec.positionals ?? []).map((positional) => usageWord(positional));
-    const child = spec.childCommand === "required" ? ["--", "CMD", "ARG…"] : [];
-    lines.push(["lockd", path, ...positionals, "[--FLAG…]", ...child].join(" "));
-  }
+  if (spec.load !== undefined) lines.push(usageWords(spec, path).join(" "));
   if (spec.subcommands !== undefined) lines.push(`lockd ${path} ${spec.subcommands.map((sub) => sub.name).join("|")} …`);
   return lines.map((line, index) => `${index === 0 ? "Usage: " : "       "}${line}`);
+}
+
+/** The usage line of a command that can be run. */
+export function usageWords(spec: CommandSpec, path: string): readonly string[] {
+  const positionals = (spec.positionals ?? []).map((positional) => usageWord(positional));
+  const child = spec.childCommand === "required" ? ["--", "CMD", "ARG…"] : [];
+  return ["lockd", path, ...positionals, "[--FLAG…]", ...child];
 }
 
 const positionalText = ({ name, arity }: PositionalSpec): string => (arity === "some" || arity === "any" ? `${name}…` : name);
@@ -82,11 +85,15 @@ const hasFlag = (flag: FlagSpec): boolean => flag.noFlag !== true;
 function flagRow(flag: FlagSpec, variable: string | null): [string, string] {
   const short = flag.short === undefined ? "    " : `-${flag.short}, `;
   const value = flag.type === "boolean" ? "" : ` ${valueName(flag)}`;
-  const facts = [acceptedFact(flag), defaultFact(flag), variable].filter((fact) => fact !== null);
+  const facts = flagFacts(flag, variable);
   const name = canNegate(flag) ? `--no-${flag.name}` : `--${flag.name}`;
   const negation = canNegate(flag) ? "do not: " : "";
   return [`${short}${name}${value}`, `${negation}${flag.help}${facts.length === 0 ? "" : `\n(${facts.join("; ")})`}`];
 }
+
+/** What is accepted, the default, and the variable, as far as they say something. */
+export const flagFacts = (flag: FlagSpec, variable: string | null): readonly string[] =>
+  [acceptedFact(flag), defaultFact(flag), variable].filter((fact) => fact !== null);
 
 /** Word that stands for the flag's value. */
 export function valueName(flag: FlagSpec): string {

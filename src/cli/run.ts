@@ -11,9 +11,10 @@ import type { Plugin } from "../plugin/types.ts";
 import type { RunOptions } from "../server/run.ts";
 import { parseArguments, scanFlags, wantsHelp } from "./arguments.ts";
 import { COMMON_OPTIONS, commandFlags, type FoundCommand, findCommand } from "./command-tree.ts";
-import { coreCommands } from "./core-commands.ts";
+import { ANY_CONFIGURATION, coreCommands } from "./core-commands.ts";
 import { commandHelp, rootHelp } from "./help.ts";
 import { type BundledPlugin, PluginCatalog } from "./plugin-catalog.ts";
+import type { ProgramCommand } from "./program-parts.ts";
 import { reportError } from "./report-error.ts";
 import { processSinks, type Sinks, TerminalOutput, wantsColour } from "./terminal-output.ts";
 import type { CommandContext, CommandSpec } from "./types.ts";
@@ -76,7 +77,12 @@ class Program {
       named: () => this.#namedPlugins(),
       core: () => ({ commands: this.#coreCommands, options: this.#coreOptions, sections: coreSections, common: COMMON_OPTIONS }),
     });
-    this.#coreCommands = coreCommands({ catalog: this.#catalog, coreOptions: this.#coreOptions });
+    this.#coreCommands = coreCommands({
+      catalog: this.#catalog,
+      coreOptions: this.#coreOptions,
+      commands: () => this.#allCommands(),
+      readOptions: async (flags) => new ConfigReader((await this.#commandConfig(flags, null, process.cwd())).core),
+    });
   }
 
   async run(): Promise<number> {
@@ -116,7 +122,10 @@ class Program {
     const line = parseArguments(words, spec, specs, path);
     const directory = process.cwd();
     const own = flagValues(flags.own, line.flags, directory);
-    const config = await this.#commandConfig(line.flags, plugin, directory);
+    const config = await this.#commandConfig(line.flags, plugin, directory).catch((error: unknown) => {
+      if (plugin !== null || !ANY_CONFIGURATION.has(path) || !(error instanceof LockdError) || error.code !== "config") throw error;
+      return this.#flagsAlone(line.flags, directory);
+    });
     const section = plugin === null ? undefined : config.sections.get(plugin.name);
     const values = new Map<string, ConfigValue>(own);
     for (const option of flags.options) {
@@ -168,6 +177,20 @@ class Program {
       },
       directory,
     });
+  }
+
+  /** As if there were neither file nor environment. */
+  #flagsAlone(flags: ReadonlyMap<string, GivenFlag>, directory: string): Promise<Config> {
+    const own = new Map([...flags].filter(([name]) => name !== "config"));
+    return loadConfig({ flags: own, environment: {}, defaultFile: null, skipDeniedFile: true, core: this.#coreOptions, sections: [], directory });
+  }
+
+  async #allCommands(): Promise<readonly ProgramCommand[]> {
+    const plugins = await this.#catalog.all().catch(() => this.#catalog.bundled());
+    return [
+      ...plugins.flatMap(({ plugin }) => (plugin.commands ?? []).map((spec) => ({ spec, plugin }))),
+      ...this.#coreCommands.map((spec) => ({ spec, plugin: null })),
+    ];
   }
 
   async #serverConfig(flags: ReadonlyMap<string, GivenFlag>, directory: string): Promise<Config> {

@@ -13,6 +13,22 @@ export interface PositionalSpec {
   help: string;
   /** how many: exactly one, at most one, at least one, any number */
   arity: "one" | "optional" | "some" | "any";
+  /** what a shell offers for it, some words or what a server knows; absent: files for FILE, directories for DIR */
+  complete?: readonly string[] | CompletionSource;
+}
+
+/** Where a shell gets words that only a running server knows. */
+export interface CompletionSource {
+  load(): Promise<{ complete: Completer }>;
+}
+
+/** Words that begin with `prefix`, in any order; the caller stops it when it has enough or its time is over. */
+export type Completer = (client: LockdClient, prefix: string) => AsyncIterable<CompletionWord>;
+
+export interface CompletionWord {
+  word: string;
+  /** shown beside it by shells that can */
+  help: string;
 }
 
 /** A flag that belongs to one command only (not to the configuration): same types as options. */
@@ -47,6 +63,8 @@ export interface CommandModule {
 }
 
 export interface ConnectChoices {
+  /** default: those that --connect names */
+  servers?: readonly string[];
   /** what listings show as the program; default `lockd COMMAND` */
   program?: string;
   /** how long to look for a server: absent, one round over all; null: without end */

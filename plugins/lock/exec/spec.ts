@@ -1,7 +1,7 @@
 /** Declaration of `lockd exec`. Its code is loaded when it runs. */
 import type { CommandSpec, FlagSpec } from "../../../src/cli/types.ts";
 import { DEFAULTS } from "../../../src/client/protocol.ts";
-import { CLIENT, durationFlag, lockFlags } from "../command-specs.ts";
+import { CLIENT, durationFlag, lockFlags, objectNames } from "../command-specs.ts";
 
 /** How the command is guarded; `exec` and `elect` take the same. */
 export const guardFlags: readonly FlagSpec[] = [
@@ -36,7 +36,7 @@ export const execCommand: CommandSpec = {
     "When the lock is lost, or lockd exec itself is killed or stopped too long, the whole group is dead\n" +
     "before anybody else gets the lock. What leaves the group (setsid) is not reached, and what CMD\n" +
     "leaves in the background at its end neither keeps the lock nor is killed.",
-  positionals: [{ name: "OBJECT", help: "what to lock: any name of 1 to 1,024 bytes, matched exactly", arity: "some" }],
+  positionals: [{ name: "OBJECT", help: "what to lock: any name of 1 to 1,024 bytes, matched exactly", arity: "some", complete: objectNames }],
   childCommand: "required",
   flags: [
     ...lockFlags,

@@ -4,6 +4,7 @@ import type { ConfigValue, OptionOrigin, OptionSpec, OptionValue } from "../../c
 import { valueText } from "../../config/values.ts";
 import type { ProgramParts } from "../program-parts.ts";
 import { table } from "../format.ts";
+import { originText } from "../origin-text.ts";
 import type { CommandModule } from "../types.ts";
 
 /** Stands for the value of a secret that is set. */
@@ -52,18 +53,4 @@ function sectionRows(
     const value = hidden ? HIDDEN : found.value;
     return [{ section, name: spec.name, value, text: hidden ? HIDDEN : valueText(spec, found.value) || "-", origin: found.origin }];
   });
-}
-
-/** Where a value came from, in words. */
-export function originText(origin: OptionOrigin): string {
-  switch (origin.kind) {
-    case "default":
-      return "default";
-    case "file":
-      return origin.line === undefined ? origin.path : `${origin.path}:${origin.line}`;
-    case "environment":
-      return origin.variable;
-    case "flag":
-      return origin.flag;
-  }
 }
