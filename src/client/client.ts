@@ -11,7 +11,7 @@ import { clipped } from "../text.ts";
 import { isFrameType } from "../wire/frame.ts";
 import { parseRenewedHandle, parseUnlocked } from "./answers.ts";
 import type { ClientIdentity, ServerIdentity } from "./channel.ts";
-import { type CampaignOptions, type Leader, Leadership, leaderOf, observeLeader } from "./election.ts";
+import { type CampaignOptions, type Leader, Leadership, leaderOf, observeLeader, retryLater } from "./election.ts";
 import { parseEndpoint } from "./endpoint.ts";
 import { type EventOptions, streamEvents } from "./event-stream.ts";
 import { callBack, Lock, LockState, runUnder } from "./lock.ts";
@@ -259,7 +259,11 @@ export class LockdClient implements AsyncDisposable {
    */
   async campaign(name: string, options: CampaignOptions = {}): Promise<Leadership> {
     const lock = await this.lock(name, { wait: null, ...options });
-    return new Leadership(name, lock, (value) => this.renewHandle(lock.handle, { value }));
+    const { link } = this.#runtime;
+    return new Leadership(name, lock, {
+      show: (value) => this.renewHandle(lock.handle, { value }),
+      retry: (signal) => retryLater(() => link.connect(null, signal), this.#timers, signal),
+    });
   }
 
   /** Who leads now; null: nobody. */

@@ -32,19 +32,26 @@ export interface Leader {
   sinceAgo: number;
 }
 
+export interface Podium {
+  /** sends the value; rejects as a renewal by handle does */
+  show(value: string): Promise<unknown>;
+  /** resolves when another try makes sense, or when the signal aborts */
+  retry(signal: AbortSignal): Promise<void>;
+}
+
 /** An election that was won. Lasts until `resign`, or until `signal` aborts. */
 export class Leadership implements AsyncDisposable {
   readonly name: string;
   /** what the leadership rests on: token, deadline, loss */
   readonly lock: Lock;
-  readonly #proclaim: (value: string) => Promise<unknown>;
+  readonly #podium: Podium;
   /** one at a time, so that what is repeated over another connection never comes after a newer one */
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(name: string, lock: Lock, proclaim: (value: string) => Promise<unknown>) {
+  constructor(name: string, lock: Lock, podium: Podium) {
     this.name = name;
     this.lock = lock;
-    this.#proclaim = proclaim;
+    this.#podium = podium;
   }
 
   /** Fencing token: larger than that of every earlier leader of this election. */
@@ -62,17 +69,28 @@ export class Leadership implements AsyncDisposable {
   }
 
   /**
-   * Changes the value that others see; resolves when the server has it on disk. Rejects with `lost` or
-   * `notheld` when this is not the leader any more: the value of another leader is never touched.
+   * Changes the value that others see; resolves when the server has it on disk, and waits for a server as long
+   * as this is the leader. Rejects with `lost` or `notheld` when it is not any more: the value of another
+   * leader is never touched.
    */
   async proclaim(value: string): Promise<void> {
-    const turn = this.#last.then(() => {
-      const { lost } = this.lock;
-      if (lost !== null) throw lost;
-      return this.#proclaim(value);
-    });
+    const turn = this.#last.then(() => this.#show(value));
     this.#last = turn.catch(() => undefined);
     await turn;
+  }
+
+  async #show(value: string): Promise<void> {
+    for (;;) {
+      const { lost } = this.lock;
+      if (lost !== null) throw lost;
+      try {
+        await this.#podium.show(value);
+        return;
+      } catch (error) {
+        if (!isNotReady(error)) throw error;
+        await this.#podium.retry(this.lock.signal);
+      }
+    }
   }
 
   /** Lets the next candidate lead. As `release` of a lock. */
@@ -138,6 +156,12 @@ export async function* observeLeader(source: LeaderSource, name: string, signal:
 }
 
 const isNotReady = (error: unknown): boolean => error instanceof LockdError && error.code === "unavailable";
+
+/** Another try at a server, after the time for one that is there but not ready. What fails shows by that try. */
+export async function retryLater(connect: () => Promise<void>, timers: Pick<Timers, "after">, signal: AbortSignal): Promise<void> {
+  await connect().catch(() => undefined);
+  await pause(timers, PAUSE_MS, signal);
+}
 
 /** Resolves after this time, or when the signal aborts. */
 function pause(timers: LeaderSource["timers"], ms: number, signal: AbortSignal | undefined): Promise<void> {

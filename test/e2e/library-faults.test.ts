@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
+import { connect } from "../../src/client/client.ts";
 import { eventually, temporaryDirectory, TestServer } from "./kit.ts";
 import { type Program, type Runtime, RUNTIMES, Workshop } from "./library-kit.ts";
 import { CuttableProxy } from "./proxy.ts";
@@ -142,6 +143,20 @@ test("a lock of a server that is killed and comes back too late aborts its signa
     await restart();
     await Promise.all(scenes.map((scene) => expectLost(scene, /^lost lost unreachable$/)));
   });
+});
+
+test("a value that is proclaimed while there is no server is told when it is back, and not when the leadership is over by then", async () => {
+  await using client = await connect({ servers: [server.address] });
+  const leadership = await client.campaign("proclaimed", { value: "one", duration: 10_000 });
+  const brief = await client.campaign("brief", { value: "one", duration: 500, unlockDuration: 500 });
+  await server.kill();
+  const told = [leadership.proclaim("two"), leadership.proclaim("three")];
+  const untold = brief.proclaim("two").catch((error: unknown) => error);
+  expect(await untold).toMatchObject({ code: "lost", reason: "unreachable" });
+  await restart();
+  await Promise.all(told);
+  expect([await client.leader("proclaimed"), await client.leader("brief")]).toMatchObject([{ value: "three", token: leadership.token }, null]);
+  await leadership.resign();
 });
 
 test("a lock that is taken by force aborts its signal before the next one gets it", async () => {
