@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { lockd, temporaryDirectory } from "./kit.ts";
+import { eventually, lockd, temporaryDirectory } from "./kit.ts";
 import { LockWorld, output, shell } from "./locks-kit.ts";
 
 const files = temporaryDirectory("help");
@@ -135,6 +135,12 @@ describe("every flag of the lock commands", () => {
     expect((await held.finished()).code).toBe(0);
     await done("exec", "f/3", ...all, ...semaphore, "--on-lost", "kill", "--error-exit", "3", "--", "true");
     await done("exec", "f/4", "--shared", "--", "true");
+    const leading = world.start(note(["elect", "f/9", ...all, "--on-lost", "kill", "--error-exit", "3", "--", "cat"]));
+    const watching = world.start(note(["leader", "f/9", "--watch"]));
+    await eventually("the value is told", () => watching.lines.includes("v"));
+    watching.kill("SIGTERM");
+    leading.closeStdin();
+    expect((await leading.finished()).code).toBe(0);
     await done("renew", taken.handle, "--duration", "2m", "--value", "w");
     await done("wait", "f/5", "--wait", "1s");
     await done("list", "f/");
@@ -160,6 +166,6 @@ describe("every flag of the lock commands", () => {
       const missing = flags.map(({ name }) => name).filter((name) => !common.includes(name) && !tried.has(name));
       expect([command, missing]).toEqual([command, []]);
     }
-    expect(used.size).toBe(12);
+    expect(used.size).toBe(14);
   });
 });
