@@ -9,11 +9,11 @@ import type { FlagSpec } from "./types.ts";
 /** An option that so many commands take is described once, in a section of its own. */
 const COMMON_MIN = 4;
 
-/** The whole page. */
-export function manPage(commands: readonly DescribedCommand[], version: string): string {
+/** The whole page; `date` is that of the page, `2026-01-31`. */
+export function manPage(commands: readonly DescribedCommand[], { version, date }: { version: string; date: string }): string {
   const common = commonOptions(commands);
   return [
-    `.TH LOCKD 1 "" ${quote(`lockd ${version}`)} "User Commands"`,
+    `.TH LOCKD 1 ${date} ${quote(`lockd ${version}`)} "User Commands"`,
     ...section("NAME", ["lockd \\- lock service in one executable"]),
     ...section("SYNOPSIS", [".B lockd", text("COMMAND [ARGUMENT…] [--FLAG…] [-- CMD ARG…]"), ".br", ".B lockd COMMAND \\-\\-help", ".br", ".B lockd \\-\\-version"]),
     ...section("DESCRIPTION", DESCRIPTION.flatMap((paragraph) => [".PP", text(paragraph)]).slice(1)),
@@ -23,7 +23,7 @@ export function manPage(commands: readonly DescribedCommand[], version: string):
     ...section("ENVIRONMENT", environmentLines(commands)),
     ...section("FILES", FILES.flatMap(([path, meaning]) => tagged(`.I ${escaped(path)}`, meaning))),
     ...section("SIGNALS", SIGNALS.flatMap(([name, meaning]) => tagged(bold(name), meaning))),
-    ...section("EXAMPLES", commands.flatMap(exampleLines)),
+    ...section("EXAMPLES", commands.flatMap(exampleLines).slice(1)),
     ...section("SEE ALSO", [text("flock(1), systemd.unit(5), and the pages in the folder docs of lockd.")]),
     "",
   ].join("\n");
@@ -115,8 +115,7 @@ function environmentLines(commands: readonly DescribedCommand[]): string[] {
 function exampleLines({ spec }: DescribedCommand): string[] {
   return (spec.examples ?? []).flatMap(([line, what]) => [
     ".PP",
-    ...(what === "" ? [] : [text(sentence(what))]),
-    ".PP",
+    ...(what === "" ? [] : [text(sentence(what)), ".PP"]),
     ".RS 4",
     ".nf",
     ...line.split("\n").map((one) => verbatim(one.trim())),

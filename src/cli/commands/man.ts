@@ -7,10 +7,16 @@ import type { CommandModule } from "../types.ts";
 
 export function man(parts: ProgramParts): CommandModule {
   return {
-    async run({ out }) {
+    async run({ out, environment }) {
       const commands = describeAll(await parts.commands(), parts.coreOptions);
-      await out.write(manPage(commands, await softwareVersion()));
+      await out.write(manPage(commands, { version: await softwareVersion(), date: pageDate(environment["SOURCE_DATE_EPOCH"]) }));
       return 0;
     },
   };
+}
+
+/** Of today, or of the second that packagers name so that the page comes out the same again. */
+function pageDate(epochText: string | undefined): string {
+  const epochSeconds = epochText !== undefined && /^\d{1,11}$/.test(epochText) ? Number(epochText) : null;
+  return new Date(epochSeconds === null ? Date.now() : epochSeconds * 1000).toISOString().slice(0, 10);
 }

@@ -48,7 +48,6 @@ const zsh = `#compdef lockd
 # zsh completion for lockd: source <(lockd completion zsh) after compinit, or a file _lockd in fpath
 
 _lockd() {
-  emulate -L zsh
   local text
   local -a texts values lines
   while IFS= read -r -d '' text; do
