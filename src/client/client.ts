@@ -9,6 +9,7 @@ import { assert, LockdError } from "../errors.ts";
 import type { ClientSecurity } from "../security/client-security.ts";
 import { clipped } from "../text.ts";
 import { isFrameType } from "../wire/frame.ts";
+import { unlessAborted } from "./abort.ts";
 import { parseRenewedHandle, parseUnlocked } from "./answers.ts";
 import type { ClientIdentity, ServerIdentity } from "./channel.ts";
 import { type CampaignOptions, type Leader, Leadership, leaderOf, observeLeader, retryLater } from "./election.ts";
@@ -350,7 +351,7 @@ export class LockdClient implements AsyncDisposable {
       const leftMs = waitMs === null ? null : Math.max(0, Math.round(untilMs - this.#runtime.leaseClock.fresh()));
       const timeoutMs = leftMs === null ? Number.MAX_SAFE_INTEGER : leftMs + ANSWER_SLACK_MS;
       try {
-        await unlessAborted(this.#runtime.ask("WAITFREE", { object, wait: leftMs }, { timeoutMs }), signal);
+        await unlessAborted(this.#runtime.ask("WAITFREE", { object, wait: leftMs }, { timeoutMs }), signal, "wait");
         return;
       } catch (error) {
         if (!(error instanceof ConnectionBrokenError) || this.#runtime.leaseClock.fresh() >= untilMs) throw error;
@@ -417,15 +418,4 @@ function identityOf(options: ConnectOptions): ClientIdentity {
     program: clipped(options.program ?? process.argv0, LIMITS.programBytesMax),
     software: options.software ?? "lockd client library",
   };
-}
-
-/** Rejects with `cancelled` when the signal aborts first; the answer is then ignored. */
-function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return answer;
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(new LockdError("cancelled", "wait: cancelled", { cause: signal.reason }));
-    signal.addEventListener("abort", abort);
-    if (signal.aborted) abort();
-    answer.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-  });
 }

@@ -4,6 +4,7 @@
  */
 import type { Timers } from "../clock/clock.ts";
 import { asLockdError, LockdError } from "../errors.ts";
+import { unlessAborted } from "./abort.ts";
 import type { Channel } from "./channel.ts";
 import type { Dialer } from "./dialer.ts";
 import type { LeaseClock } from "./lease-clock.ts";
@@ -111,25 +112,28 @@ export class Link {
     }
   }
 
-  /** All who need a connection at the same time share one round, and what it found: there is one connection. */
+  /**
+   * All who need a connection at the same time share one round, and what it found: there is one connection.
+   * Who gives up leaves the round to the others.
+   */
   #oneRound(untilMs: number, signal?: AbortSignal): Promise<Channel> {
     if (this.#closing.signal.aborted) return Promise.reject(closedError());
     // another one found it while this one slept between its rounds
     if (this.#channel !== null) return Promise.resolve(this.#channel);
-    if (this.#round !== null) return this.#round;
-    const signals = signal === undefined ? this.#closing.signal : AbortSignal.any([this.#closing.signal, signal]);
-    const round = this.#dialer.round(untilMs, signals).then(
-      (channel) => this.#adopt(channel),
-      (error: unknown) => {
-        this.#failures += 1;
-        this.#lastError = asLockdError(error);
-        throw this.#lastError;
-      },
-    );
-    this.#round = round.finally(() => {
-      this.#round = null;
-    });
-    return this.#round;
+    this.#round ??= this.#dialer
+      .round(untilMs, this.#closing.signal)
+      .then(
+        (channel) => this.#adopt(channel),
+        (error: unknown) => {
+          this.#failures += 1;
+          this.#lastError = asLockdError(error);
+          throw this.#lastError;
+        },
+      )
+      .finally(() => {
+        this.#round = null;
+      });
+    return unlessAborted(this.#round, signal, "find a server");
   }
 
   #adopt(channel: Channel): Channel {

@@ -756,3 +756,23 @@ test("a client may be made before any server is there", async () => {
   await start(port);
   expect((await pending).token).toBe(1);
 });
+
+test("who gives up finding a server does so at once, and alone: others that wait for the same round go on", async () => {
+  const server = await start();
+  server.mute = true;
+  const client = new LockdClient({ servers: [server.address] });
+  cleanUps.push(() => client.close());
+  const stop = new AbortController();
+  const first = rejection(client.connected(0, stop.signal));
+  const others = [client.connected(0), client.connected(0, new AbortController().signal)];
+  await server.arrived("HELLO");
+  const late = new AbortController();
+  const joined = rejection(client.connected(0, late.signal));
+  stop.abort();
+  late.abort();
+  expect([(await first).code, (await joined).code]).toEqual(["cancelled", "cancelled"]);
+  server.mute = false;
+  server.last.send("HELLO", 0, { protocol: 1, role: "server", name: "fake", cluster: "c", software: "test", features: [], frameBytesMax: 2 ** 24 });
+  await Promise.all(others);
+  expect(client.server?.name).toBe("fake");
+});
