@@ -149,5 +149,5 @@ function rowText(ticket: TicketView): string {
     ticket.state === "waiting"
       ? `position ${ticket.position} until ${ticket.waitDeadlineMs ?? null}`
       : `token ${ticket.token} end ${ticket.expiresMs} free ${ticket.freeAtMs}`;
-  return `${ticket.object} ${ticket.number} ${ticket.session} ${ticket.state} ${place}`;
+  return `${ticket.object} ${ticket.number} ${ticket.session} ${ticket.state} ${place} ${ticket.value ?? null}`;
 }

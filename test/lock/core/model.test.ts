@@ -115,7 +115,7 @@ class Run {
       case "renew":
         return this.#renew(draft, message);
       case "renewHandle":
-        return { kind: "renewHandle", handle: this.#recentHandle(pick, other), durationMs: flag ? null : 500 + 6 * pick };
+        return { kind: "renewHandle", handle: this.#recentHandle(pick, other), durationMs: flag ? null : 500 + 6 * pick, ...(other < 3 ? { value: `value ${pick % 3}` } : {}) };
       case "release":
         return { kind: "release", object: other === 5 ? "a" : (grants.find((grant) => grant.token === token)?.objects[0] ?? "a"), token, reason: "test", by: "admin", dead: flag && other < 3 };
       case "kick":

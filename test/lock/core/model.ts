@@ -42,6 +42,7 @@ interface ModelTicket {
   state: "waiting" | "locked" | "unlocking";
   enteredMs: number;
   durationMs: number;
+  value: string | null;
   endMs: number;
   freeAtMs: number;
   reason: LossReason;
@@ -116,7 +117,7 @@ export class Model {
         ticket.state === "waiting"
           ? `position ${1 + this.#ahead(object, ticket).length} until ${this.#waitDeadline(ticket)}`
           : `token ${ticket.token} end ${ticket.state === "locked" ? this.#end(ticket) : ticket.endMs} free ${ticket.state === "locked" ? this.#end(ticket) + ticket.spec.unlockDurationMs : ticket.freeAtMs}`;
-      return `${object} ${ticket.number} ${ticket.session.id} ${ticket.state} ${place}`;
+      return `${object} ${ticket.number} ${ticket.session.id} ${ticket.state} ${place} ${ticket.value}`;
     });
   }
 
@@ -424,6 +425,7 @@ export class Model {
       state: "waiting",
       enteredMs: this.nowMs,
       durationMs: spec.durationMs,
+      value: spec.value,
       endMs: 0,
       freeAtMs: 0,
       reason: "timedout",
@@ -571,6 +573,10 @@ export class Model {
     if (!ticket.spec.detached && command.durationMs !== null && command.durationMs < ticket.durationMs) return "refused invalid";
     ticket.durationMs = command.durationMs ?? ticket.durationMs;
     ticket.endMs = this.nowMs + ticket.durationMs;
+    if (command.value !== undefined && command.value !== ticket.value) {
+      ticket.value = command.value;
+      this.#event("value", ticket);
+    }
     return `renewedHandle ${ticket.token} ${ticket.durationMs} ${ticket.durationMs}`;
   }
 
