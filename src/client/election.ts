@@ -6,6 +6,7 @@
 import type { Timers } from "../clock/clock.ts";
 import { LockdError } from "../errors.ts";
 import type { Body, Frame } from "../wire/types.ts";
+import { unlessAborted } from "./abort.ts";
 import type { LockLostError } from "./errors.ts";
 import type { Lock } from "./lock.ts";
 import type { LockOptions } from "./lock-options.ts";
@@ -81,12 +82,12 @@ export class Leadership implements AsyncDisposable {
 
   async #show(value: string): Promise<void> {
     for (;;) {
-      const { lost } = this.lock;
-      if (lost !== null) throw lost;
+      if (this.lock.lost !== null) throw this.lock.lost;
       try {
-        await this.#podium.show(value);
+        await unlessAborted(this.#podium.show(value), this.lock.signal, "proclaim");
         return;
       } catch (error) {
+        if (this.lock.lost !== null) throw this.lock.lost;
         if (!isNotReady(error)) throw error;
         await this.#podium.retry(this.lock.signal);
       }

@@ -1,8 +1,11 @@
 import { describe, expect, test } from "bun:test";
+import { connect, type LockdClient } from "../../src/client/client.ts";
 import { type Leader, leaderOf, type LeaderSource, observeLeader } from "../../src/client/election.ts";
 import type { HolderBody, TicketBody } from "../../src/client/protocol.ts";
 import { ConnectionBrokenError, type FrameSink } from "../../src/client/requests.ts";
 import { LockdError } from "../../src/errors.ts";
+import type { Frame } from "../../src/wire/types.ts";
+import { FakeServer } from "./fake-server.ts";
 
 const holder: HolderBody = { name: "n", host: "h", pid: 1, program: "p", address: "a", session: "s" };
 const leads = (token: number, value: string | null = null): Leader => ({ token, value, holder, sinceAgo: 5 });
@@ -113,6 +116,49 @@ describe("an observer", () => {
     stop.abort();
     expect((await told).done).toBe(true);
     expect(source.sink).toBeNull();
+  });
+});
+
+describe("a leader", () => {
+  const start = async (): Promise<{ server: FakeServer; client: LockdClient; end(): Promise<void> }> => {
+    const server = await FakeServer.start();
+    const client = await connect({ servers: [server.address] });
+    return { server, client, end: async () => void (await client.close(), await server.stop()) };
+  };
+  const isProclamation = ({ type, body }: Frame): boolean => type === "RENEW" && body["value"] !== undefined;
+
+  test("that waits for its value to be told hears at once that it does not lead any more", async () => {
+    const { server, client, end } = await start();
+    server.script = isProclamation;
+    const leadership = await client.campaign("e");
+    const told = leadership.proclaim("v").catch((error: unknown) => error);
+    const behind = leadership.proclaim("w").catch((error: unknown) => error);
+    await server.until(() => server.frames.some(isProclamation));
+    server.expire("e", "forced");
+    for (const error of [await told, await behind]) expect(error).toMatchObject({ code: "lost", reason: "forced" });
+    expect(server.frames.filter(isProclamation)).toHaveLength(1);
+    await end();
+  });
+
+  test("tells its values one after the other, again after a broken connection, in their order", async () => {
+    const { server, client, end } = await start();
+    const answered: unknown[] = [];
+    let broken = 0;
+    server.script = (frame, connection) => {
+      if (!isProclamation(frame)) return false;
+      const { id, body } = frame;
+      if (body["value"] === "b" && (broken += 1) === 1) connection.destroy();
+      else {
+        answered.push(body["value"]);
+        connection.send("RENEWED", id, { token: 1, left: 10_000, duration: 10_000, unlockDuration: 5_000, processed: id });
+      }
+      return true;
+    };
+    const leadership = await client.campaign("e");
+    await Promise.all(["a", "b", "c"].map((value) => leadership.proclaim(value)));
+    expect(answered).toEqual(["a", "b", "c"]);
+    await leadership.resign();
+    await end();
   });
 });
 
