@@ -95,7 +95,7 @@ function shellCommands(parts: ProgramParts): readonly CommandSpec[] {
         "are asked for when they answer within 300 ms. The script asks the `lockd` that is found through PATH.",
       positionals: [{ name: "SHELL", help: "bash, zsh or fish", arity: "one", complete: ["bash", "zsh", "fish"] }],
       examples: [
-        ["source <(lockd completion bash)", "in ~/.bashrc; the same with zsh in ~/.zshrc, after `compinit`"],
+        ['eval "$(lockd completion bash)"', "in ~/.bashrc, or source <(lockd completion bash); the same with zsh in ~/.zshrc, after compinit"],
         ["lockd completion fish > lockd.fish", "a file for ~/.config/fish/completions"],
       ],
       load: async () => (await import("./commands/completion.ts")).completion,

@@ -35,13 +35,18 @@ describe("help", () => {
 Usage: lockd COMMAND [ARGUMENT…] [--FLAG…]
 
 Locks:
-  exec     run a command while holding a lock
+  exec        run a command while holding a lock
 
 Configuration and data:
-  config   write, check or show the configuration
-  plugins  list plugins: name, version, origin, commands, dependencies
-  store    check, back up or restore a data directory
-  tls      make certificates of a private CA
+  config      write, check or show the configuration
+  plugins     list plugins: name, version, origin, commands, dependencies
+  store       check, back up or restore a data directory
+  tls         make certificates of a private CA
+
+Shell and diagnosis:
+  doctor      check this machine, the configuration and the servers
+  completion  print a script that lets a shell complete lockd's command lines
+  man         print the manual page
 
 \`lockd COMMAND --help\` explains a command, \`lockd --version\` prints the version.
 

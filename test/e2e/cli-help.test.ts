@@ -8,6 +8,9 @@ const files = temporaryDirectory("help");
 /** A command that is parsed ends here, before it does anything: the environment is looked at next. */
 const PARSED = 78;
 const STOP_AFTER_PARSING = { LOCKD_NO_SUCH_VARIABLE: "1" };
+/** Commands that a wrong environment does not stop: they run, and `doctor` counts it as a failure. */
+const RUNS_ANYHOW: ReadonlyMap<string, number> = new Map([["doctor", 1], ["completion", 0], ["man", 0]]);
+const parsedCode = ([command = ""]: readonly string[]): number => RUNS_ANYHOW.get(command) ?? PARSED;
 
 interface Help {
   /** words that name the command */
@@ -43,7 +46,7 @@ const namesIn = (text: string): string[] => Array.from(text.matchAll(/^ {2}([a-z
 function parse(path: readonly string[], text: string): Help {
   const usage = /^Usage: lockd (.*)$/m.exec(text)?.[1] ?? "";
   const words = usage.split(" ").slice(path.length);
-  const needed = words.filter((word) => /^[A-Z]+…?$/.test(word) && !usage.includes(`-- ${word}`) && word !== "ARG…").map(() => "word");
+  const needed = words.filter((word) => /^[A-Z]+…?$/.test(word) && !usage.includes(`-- ${word}`) && word !== "ARG…").map((word) => (word === "SHELL" ? "bash" : "word"));
   const child = usage.includes(" -- CMD") ? ["--", "true"] : [];
   const flags = Array.from(text.matchAll(/^ {2}(?:-\w, | {4})--([a-z-]+)(?: (\S+))? {2,}/gm), ([, name = "", valueName = ""]) => ({ name, valueName }));
   return { path, text, needed: [...needed, ...child], flags };
@@ -82,7 +85,7 @@ describe("help", () => {
         if (name === "help") continue;
         const argv = [...path, ...own, `--${name}`, ...valueFor(valueName), ...child];
         const { code } = await lockd(argv, { env: STOP_AFTER_PARSING, cwd: files.path });
-        expect([argv.join(" "), code]).toEqual([argv.join(" "), PARSED]);
+        expect([argv.join(" "), code]).toEqual([argv.join(" "), parsedCode(path)]);
       }
     }
   });
@@ -96,8 +99,8 @@ describe("help", () => {
       expect([path, examples.length > 0]).toEqual([path, true]);
       for (const example of examples) {
         const codes = join(files.path, `codes-${(count += 1)}`);
-        await shell(`lockd() { env LOCKD_NO_SUCH_VARIABLE=1 "$BIN" "$@" > /dev/null 2>&1; echo $? >> ${codes}; }\nhandle=h\n${example}\n`);
-        expect([example, readFileSync(codes, "utf8")]).toEqual([example, `${PARSED}\n`]);
+        await shell(`cd ${files.path}\nlockd() { env LOCKD_NO_SUCH_VARIABLE=1 "$BIN" "$@" > /dev/null 2>&1; echo $? >> ${codes}; }\nhandle=h\n${example}\n`);
+        expect([example, readFileSync(codes, "utf8")]).toEqual([example, `${parsedCode(path)}\n`]);
       }
     }
     expect(count).toBeGreaterThan(20);

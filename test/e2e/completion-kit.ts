@@ -21,7 +21,7 @@ const START: Readonly<Record<ShellName, (folder: string) => { argv: readonly str
     },
   }),
   // the usual Tab of zsh also expands, and so runs, a substitution in the word at the cursor of any command
-  zsh: (folder) => ({
+  zsh: () => ({
     argv: ["zsh", "-d", "-i"],
     files: {
       ".zshrc": `PS1='${PROMPT}'\nunsetopt prompt_cr prompt_sp beep\nbindkey -e\nbindkey '^I' complete-word\nautoload -Uz compinit && compinit -u -D\nshow() { printf '%s\\0' "$@" > "$SHOWN.new"; mv "$SHOWN.new" "$SHOWN"; }\nsource <(lockd completion zsh)\n`,

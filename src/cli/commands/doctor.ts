@@ -16,7 +16,7 @@ const STATE_COLUMNS = 9;
 
 export const doctor: CommandModule = {
   async run({ out, values, environment, loadConfig, connect }) {
-    const software = `lockd ${await softwareVersion()}`;
+    const software = await softwareVersion();
     const directory = { path: values.string("data"), given: values.given("data") };
     // all at the same time: each is bounded by itself, and so the whole is
     const groups = await Promise.all([

@@ -5,14 +5,14 @@ import type { Check } from "./check.ts";
 
 /** Difference that a busy machine makes between two readings. */
 const NOISE_MS = 20;
-const WATCH_MS = 1000;
+const WATCH_MS = 600;
 
 /** struct timex of 64-bit Linux (adjtimex(2)): its size, and where `status` stands. */
 const TIMEX_BYTES = 208;
 const STATUS_AT = 40;
 const STA_UNSYNC = 0x40;
 
-/** Watches the clocks for a second. */
+/** Watches the clocks for a moment. */
 export async function checkClocks(clock: Clock): Promise<readonly Check[]> {
   const read = () => ({ monotonicMs: clock.monotonicMs(), bootMs: clock.bootMs(), wallMs: clock.wallMs() });
   const first = read();

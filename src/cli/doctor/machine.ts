@@ -14,7 +14,7 @@ export function checkVersion(software: string): Check {
   return {
     check: "version",
     state: "ok",
-    summary: `${software}, ${build}, Bun ${Bun.version}, ${platform}`,
+    summary: `lockd ${software}, ${build}, Bun ${Bun.version}, ${platform}`,
     details: { software, build, bun: Bun.version, platform: process.platform, arch: process.arch, kernel: release() },
   };
 }

@@ -1,5 +1,6 @@
 /** Whether each server answers, as which version, whether it is ready, and how long a request takes. */
 import type { LockdClient } from "../../client/client.ts";
+import type { StatusBody } from "../../client/protocol.ts";
 import { asLockdError, LockdError } from "../../errors.ts";
 import type { CommandContext } from "../types.ts";
 import { type Check, median, milliseconds, within } from "./check.ts";
@@ -69,11 +70,24 @@ async function askServer(client: LockdClient, { check, address, software }: { ch
     status = await client.status();
     times.push(performance.now() - startMs);
   }
-  const roundTripMs = median(times);
-  const server = client.server?.software ?? `lockd ${status.version}`;
-  const details = { address, name: status.name, mode: status.mode, software: server, ready: status.ready, roundTripMs };
-  const facts = `${address}, node ${status.name}, ${server}, mode ${status.mode}, round trip ${milliseconds(roundTripMs)}`;
-  if (!status.ready) return { check, state: "failed", summary: `${facts}: not ready${status.reason === null ? "" : `, ${status.reason}`}`, hint: "it may be starting: ask again, and look at its log", details };
-  if (server !== software) return { check, state: "warning", summary: `${facts}: this is ${software}`, hint: "run the same version on servers and clients", details };
+  return judgeServer({ check, address, software, status, roundTripMs: median(times) });
+}
+
+export interface ServerFacts {
+  check: string;
+  address: string;
+  /** version of this program */
+  software: string;
+  status: Pick<StatusBody, "name" | "mode" | "version" | "ready" | "reason">;
+  roundTripMs: number;
+}
+
+/** What to say of a server that answers. */
+export function judgeServer({ check, address, software, status, roundTripMs }: ServerFacts): Check {
+  const { name, mode, version, ready, reason } = status;
+  const details = { address, name, mode, version, ready, roundTripMs };
+  const facts = `node ${name}, lockd ${version}, mode ${mode}, round trip ${milliseconds(roundTripMs)}`;
+  if (!ready) return { check, state: "failed", summary: `${facts}: not ready${reason === null ? "" : `, ${reason}`}`, hint: "it may be starting: ask again, and look at its log", details };
+  if (version !== software) return { check, state: "warning", summary: `${facts}: this is lockd ${software}`, hint: "run the same version on servers and clients", details };
   return { check, state: "ok", summary: `${facts}, ready`, details };
 }
