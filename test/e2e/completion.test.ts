@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { CompletingShell, SHELLS } from "./completion-kit.ts";
-import { lockd, temporaryDirectory, TestServer } from "./kit.ts";
+import { eventually, lockd, temporaryDirectory, TestServer } from "./kit.ts";
 
 const directory = temporaryDirectory("completion");
 const wild = ["it's \"quoted\"", "new\nline", "$(touch evil)", "`touch evil`", "semi;touch evil", "tick!bang", "umläut ß", "star*[a]?", "back\\slash", "~home", "#hash", "a|b&c<d>e(f){g}"];
@@ -58,7 +58,7 @@ for (const name of SHELLS) {
     for (const [what, keys, words] of cases) {
       test(what, async () => {
         // zsh takes the slash of a directory away when something else is typed behind it
-        expect((await shell.wordsAfter(keys)).map((word) => word.replace(/\/$/, ""))).toEqual([...words]);
+        expect((await patiently(shell, keys, words)).map((word) => word.replace(/\/$/, ""))).toEqual([...words]);
         expect(existsSync(join(shell.folder, "evil"))).toBe(false);
       });
     }
@@ -76,16 +76,25 @@ for (const name of SHELLS) {
       const ids = stdout.trimEnd().split("\n").map((line) => JSON.parse(line).session);
       // one that begins with a dash would be a flag
       const id = String(ids.find((one) => !String(one).startsWith("-")));
-      expect(await shell.wordsAfter(`lockd kick ${id.slice(0, 8)}\t`)).toEqual(["lockd", "kick", id]);
+      const words = ["lockd", "kick", id];
+      expect(await patiently(shell, `lockd kick ${id.slice(0, 8)}\t`, words)).toEqual(words);
     });
 
     test("the servers of --connect in the line itself", async () => {
       const line = `lockd why --connect ${server.address} my\t`;
       const other = await CompletingShell.start(name, join(directory.path, `${name}-other`), { LOCKD_CONNECT: "127.0.0.1:1" });
-      expect(await other.wordsAfter(line)).toEqual(["lockd", "why", "--connect", server.address, "my job"]);
+      const words = ["lockd", "why", "--connect", server.address, "my job"];
+      expect(await patiently(other, line, words)).toEqual(words);
       await other.end();
     });
   });
+}
+
+/** Presses Tab again as a person does: on a busy machine a server may not answer within its 300 ms. */
+async function patiently(shell: CompletingShell, keys: string, wanted: readonly string[]): Promise<readonly string[]> {
+  let words = await shell.wordsAfter(keys);
+  for (let tries = 1; tries < 5 && words.join("\0") !== wanted.join("\0"); tries += 1) words = await shell.wordsAfter(keys);
+  return words;
 }
 
 describe("the names of objects are left out", () => {
@@ -99,7 +108,7 @@ describe("the names of objects are left out", () => {
     // the library alone would wait for two seconds
     expect(performance.now() - startMs).toBeLessThan(1800);
     silent.close();
-    expect(await ask(server.address)).toStartWith("words\0my job\0my job  -- locked, ");
+    await eventually("the names come", async () => (await ask(server.address)).startsWith("words\0my job\0my job  -- locked, "));
   });
 
   test("but commands and flags come also with a configuration that is wrong", async () => {
