@@ -8,7 +8,7 @@ import type { CommandSpec } from "./types.ts";
 const GROUP = "Configuration and data";
 const SHELL_GROUP = "Shell and diagnosis";
 
-/** Commands that run also when the configuration is wrong: their options then come from flags and defaults alone. */
+/** Commands that run also when the configuration is wrong: their options then come from what is right without the file. */
 export const ANY_CONFIGURATION: ReadonlySet<string> = new Set(["__complete", "completion", "doctor", "man"]);
 
 export function coreCommands(parts: ProgramParts): readonly CommandSpec[] {

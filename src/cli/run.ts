@@ -4,6 +4,7 @@
  */
 import { ConfigReader } from "../config/reader.ts";
 import { coreOptions, coreSections, DEFAULT_CONFIG_FILE } from "../config/core-options.ts";
+import { variableOf } from "../config/environment.ts";
 import { flagValues, type GivenFlag, loadConfig, optionAhead } from "../config/load.ts";
 import type { Config, ConfigValue, OptionSpec } from "../config/types.ts";
 import { assert, LockdError } from "../errors.ts";
@@ -81,7 +82,7 @@ class Program {
       catalog: this.#catalog,
       coreOptions: this.#coreOptions,
       commands: () => this.#allCommands(),
-      readOptions: async (flags) => new ConfigReader((await this.#commandConfig(flags, null, process.cwd())).core),
+      readOptions: async (flags) => new ConfigReader((await this.#anyConfig(flags, process.cwd())).core),
     });
   }
 
@@ -122,10 +123,8 @@ class Program {
     const line = parseArguments(words, spec, specs, path);
     const directory = process.cwd();
     const own = flagValues(flags.own, line.flags, directory);
-    const config = await this.#commandConfig(line.flags, plugin, directory).catch((error: unknown) => {
-      if (plugin !== null || !ANY_CONFIGURATION.has(path) || !(error instanceof LockdError) || error.code !== "config") throw error;
-      return this.#flagsAlone(line.flags, directory);
-    });
+    const tolerant = plugin === null && ANY_CONFIGURATION.has(path);
+    const config = await (tolerant ? this.#anyConfig(line.flags, directory) : this.#commandConfig(line.flags, plugin, directory));
     const section = plugin === null ? undefined : config.sections.get(plugin.name);
     const values = new Map<string, ConfigValue>(own);
     for (const option of flags.options) {
@@ -179,10 +178,17 @@ class Program {
     });
   }
 
-  /** As if there were neither file nor environment. */
-  #flagsAlone(flags: ReadonlyMap<string, GivenFlag>, directory: string): Promise<Config> {
+  /** The core's options also when the configuration is wrong: then without the file, and without variables if they are wrong, too. */
+  async #anyConfig(flags: ReadonlyMap<string, GivenFlag>, directory: string): Promise<Config> {
     const own = new Map([...flags].filter(([name]) => name !== "config"));
-    return loadConfig({ flags: own, environment: {}, defaultFile: null, skipDeniedFile: true, core: this.#coreOptions, sections: [], directory });
+    const known = new Set(this.#coreOptions.filter(({ name }) => name !== "config").map(variableOf));
+    const variables = Object.fromEntries(Object.entries(this.#options.environment).filter(([name]) => known.has(name)));
+    const without = (environment: Environment) => loadConfig({ flags: own, environment, defaultFile: null, skipDeniedFile: true, core: this.#coreOptions, sections: [], directory });
+    try {
+      return await this.#commandConfig(flags, null, directory).catch((error: unknown) => without(variablesAfter(error, variables)));
+    } catch (error) {
+      return without(variablesAfter(error, {}));
+    }
   }
 
   async #allCommands(): Promise<readonly ProgramCommand[]> {
@@ -241,6 +247,12 @@ class Program {
   #output(json: boolean): TerminalOutput {
     return new TerminalOutput({ json, colour: wantsColour(this.#options.environment), sinks: this.#sinks });
   }
+}
+
+/** What is left to go on with after a mistake in the configuration; throws all other errors again. */
+function variablesAfter(error: unknown, variables: Environment): Environment {
+  if (error instanceof LockdError && error.code === "config") return variables;
+  throw error;
 }
 
 function refuseSurplus(args: readonly string[]): void {

@@ -43,14 +43,14 @@ export class CompletingShell {
   readonly #decoder = new TextDecoder();
   #output = "";
 
-  private constructor(name: ShellName, folder: string, variables: Readonly<Record<string, string>>) {
+  private constructor(name: ShellName, folder: string, variables: Readonly<Record<string, string>>, first: string) {
     this.folder = folder;
     this.#shown = join(folder, "shown");
     const { argv, files } = START[name](folder);
     const bin = join(folder, "bin");
     mkdirSync(bin, { recursive: true });
     symlinkSync(LOCKD, join(bin, "lockd"));
-    for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text);
+    for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), `${first}\n${text}`);
     this.#process = Bun.spawn([...argv], {
       cwd: folder,
       env: environment({ HOME: folder, ZDOTDIR: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder, TERM: "xterm", LANG: "C.UTF-8", SHOWN: this.#shown, ...variables, PATH: `${bin}:${process.env["PATH"] ?? ""}` }),
@@ -64,9 +64,10 @@ export class CompletingShell {
     });
   }
 
-  static async start(name: ShellName, folder: string, variables: Readonly<Record<string, string>>): Promise<CompletingShell> {
+  /** `first` is a line that stands at the beginning of what the shell reads when it starts. */
+  static async start(name: ShellName, folder: string, variables: Readonly<Record<string, string>>, first = ""): Promise<CompletingShell> {
     mkdirSync(folder, { recursive: true });
-    const shell = new CompletingShell(name, folder, variables);
+    const shell = new CompletingShell(name, folder, variables, first);
     await eventually(`${name} shows its prompt`, () => shell.#output.includes(PROMPT));
     return shell;
   }

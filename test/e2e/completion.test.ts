@@ -80,6 +80,14 @@ for (const name of SHELLS) {
       expect(await patiently(shell, `lockd kick ${id.slice(0, 8)}\t`, words)).toEqual(words);
     });
 
+    test("what follows -- by the completion of that command", async () => {
+      // bash alone knows no other command's: that is the work of the package bash-completion
+      const other = name === "bash" ? await CompletingShell.start(name, join(directory.path, "bash-package"), { LOCKD_CONNECT: server.address }, "source /usr/share/bash-completion/bash_completion") : shell;
+      const words = ["lockd", "exec", "a:b", "--", "lockd", "exec", "y", "--", "lockd", "status"];
+      expect(await patiently(other, "lockd exec a:b -- lockd exec y -- lockd stat\t", words)).toEqual(words);
+      if (other !== shell) await other.end();
+    });
+
     test("the servers of --connect in the line itself", async () => {
       const line = `lockd why --connect ${server.address} my\t`;
       const other = await CompletingShell.start(name, join(directory.path, `${name}-other`), { LOCKD_CONNECT: "127.0.0.1:1" });
@@ -114,6 +122,8 @@ describe("the names of objects are left out", () => {
   test("but commands and flags come also with a configuration that is wrong", async () => {
     const { code, stdout } = await lockd(["__complete", "fish", "--", "dem"], { env: { LOCKD_NO_SUCH: "1" } });
     expect([code, stdout]).toEqual([0, "words\0demo\tshow what lockd does, on a server of its own in a temporary …\0"]);
+    const named = { LOCKD_NO_SUCH: "1", LOCKD_CONNECT: server.address };
+    await eventually("the names come", async () => (await lockd(["__complete", "fish", "--", "why", "my"], { env: named })).stdout.startsWith("words\0my job\t"));
   });
 });
 
