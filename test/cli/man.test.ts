@@ -61,6 +61,12 @@ describe("the manual page", () => {
     expect(text).toContain('--flag .X"Y\\');
   });
 
+  test("lacks plugins that cannot be loaded, and says so", async () => {
+    const ended = await run(["man"], { environment: { LOCKD_PLUGIN: "/no/such/plugin" } });
+    expect([ended.code, ended.stdout.startsWith(".TH LOCKD 1 ")]).toEqual([0, true]);
+    expect(ended.stderr).toStartWith("lockd: warning: the page lacks external plugins: load plugin /no/such/plugin: ");
+  });
+
   test("is printed although the configuration is wrong", async () => {
     const ended = await run(["man"], { environment: { LOCKD_NOPE: "1" } });
     expect([ended.code, ended.stderr]).toEqual([0, ""]);

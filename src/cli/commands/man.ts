@@ -8,6 +8,8 @@ import type { CommandModule } from "../types.ts";
 export function man(parts: ProgramParts): CommandModule {
   return {
     async run({ out, environment }) {
+      // the others are as good without those that cannot be loaded
+      await parts.catalog.all().catch((error: unknown) => out.warn(`the page lacks external plugins: ${error instanceof Error ? error.message : String(error)}`));
       const commands = describeAll(await parts.commands(), parts.coreOptions);
       await out.write(manPage(commands, { version: await softwareVersion(), date: pageDate(environment["SOURCE_DATE_EPOCH"]) }));
       return 0;
