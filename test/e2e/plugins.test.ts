@@ -128,8 +128,8 @@ describe("the worked plugin", () => {
 describe("the commands of an external plugin", () => {
   test("are listed by help, explained by their own, run, and suggested for a mistyped word", async () => {
     const env = { LOCKD_PLUGIN: AUDIT };
-    expect((await lockd(["--help"], { env })).stdout).toMatch(/^ {2}audit {8}show how often/m);
-    expect((await lockd(["--help", "--plugin", AUDIT])).stdout).toMatch(/^ {2}audit {8}show how often/m);
+    expect((await lockd(["--help"], { env })).stdout).toMatch(/^ {2}audit {7}show how often/m);
+    expect((await lockd(["--help", "--plugin", AUDIT])).stdout).toMatch(/^ {2}audit {7}show how often/m);
     expect((await lockd(["--help"])).stdout).not.toContain("audit");
     for (const argv of [["audit", "--help"], ["help", "audit"]]) {
       const { code, stdout } = await lockd(argv, { env });
