@@ -12,13 +12,18 @@ export interface LockFailedDetails {
   position: number | null;
 }
 
+/** What to do about a refusal of the server, where there is something. */
+const HINTS: Partial<Record<ErrorCode, string>> = {
+  deadlock: "take several locks in the same order everywhere, or all at once: `lockd exec A B -- CMD`",
+};
+
 /** The lock was not obtained: `code` says why, `details` who was in the way. */
 export class LockFailedError extends LockdError {
   override readonly name: string = "LockFailedError";
   readonly details: LockFailedDetails;
 
   constructor(code: ErrorCode, message: string, details: LockFailedDetails, options: LockdErrorOptions = {}) {
-    super(code, message, options);
+    super(code, message, { hint: HINTS[code], ...options });
     this.details = details;
   }
 }

@@ -12,6 +12,7 @@ import {
   parseUnlocked,
   parseUnlockingPush,
 } from "../../src/client/answers.ts";
+import { LockFailedError } from "../../src/client/errors.ts";
 import { LockdError } from "../../src/errors.ts";
 import type { Body } from "../../src/wire/types.ts";
 
@@ -130,4 +131,10 @@ describe("ERROR", () => {
     expect(errorOf({}, "server")).toMatchObject({ code: "failed", message: "server answered with an error without a message" });
     expect(errorOf({ code: "__proto__", message: 5 }, "server").code).toBe("failed");
   });
+});
+
+test("a refusal because of a deadlock says how to avoid one", () => {
+  const error = new LockFailedError("deadlock", "deadlock: A waits for B", { holders: [], position: null });
+  expect(error.hint).toContain("lockd exec A B");
+  expect(new LockFailedError("timedout", "m", { holders: [], position: null }).hint).toBeUndefined();
 });

@@ -7,7 +7,7 @@ import { breakCycles } from "./deadlock.ts";
 import { declareDead, expire, fail, force, type ForceOrder, free } from "./ending.ts";
 import { type Agent, type Session, Ticket } from "./entities.ts";
 import { grant, grantOf, isOpenTo } from "./granting.ts";
-import { blockersOf, describe, duration, forceNote, lossText, obstacle, quote } from "./messages.ts";
+import { blockersOf, describe, forceNote, lossText, obstacle, quote } from "./messages.ts";
 import { attach, makeReady, positionOf, startWaiting } from "./queues.ts";
 import { unknownHandle } from "./renewing.ts";
 import { endText, leftMs, refuse, unknownSession } from "./sessions.ts";
@@ -179,8 +179,8 @@ export function timeOut(state: TableState, ticket: Ticket): void {
   const { spec } = ticket;
   const blockers = blockersOf(state, spec, ticket);
   const position = positionOf(ticket);
-  const waited = duration(spec.waitMs ?? 0);
-  const message = `not obtained within ${waited}: ${obstacle(state, spec, blockers)}; position ${position} in the queue`;
+  // how long it was wanted only the client knows: this wait may be the rest of a longer one
+  const message = `not obtained in time: ${obstacle(state, spec, blockers)}; position ${position} in the queue`;
   fail(state, ticket, { code: "timedout", message, event: "failed", blockers, position });
 }
 

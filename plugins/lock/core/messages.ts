@@ -75,13 +75,13 @@ export function obstacle(state: TableState, spec: LockSpec, blockers: readonly B
   const since = duration(state.nowMs - first.sinceMs);
   const more = blockers.length > 1 ? ` and ${blockers.length - 1} more` : "";
   if (first.token === null) return `${quote(first.object)} is waited for by ${who} since ${since}${more}`;
-  const grace = first.state === "unlocking" ? ", told to leave," : "";
-  return `${quote(first.object)} is locked by ${who}, token ${first.token},${grace} since ${since}${more}`;
+  const grace = first.state === "unlocking" ? ", told to leave" : "";
+  return `${quote(first.object)} is locked by ${who}, token ${first.token}${grace}, since ${since}${more}`;
 }
 
 /** Who took a lock by force, and why, as the history keeps it. */
 export const forceNote = (command: { by: string; reason: string; dead?: boolean }): string =>
-  `by ${command.by}${command.dead === true ? ", who states that the holder is dead" : ""}: ${command.reason}`;
+  `by ${command.by}${command.dead === true ? ", who states that the holder is dead" : ""}${command.reason === "" ? "" : `: ${command.reason}`}`;
 
 /** Why a lock is gone. */
 export function lossText(reason: LossReason): string {

@@ -144,6 +144,23 @@ describe("a lock that is taken by force", () => {
     expect(kept(world)).toBe(UNLOCK_MS - 600);
   });
 
+  test("is recorded without a dangling colon when nobody gave a reason", () => {
+    const { world, grant } = contested();
+    world.step({ kind: "release", object: "x", token: grant.token, reason: "", by: "admin" });
+    expect(world.events.find((event) => event.event === "forced")?.reason).toBe("by admin");
+  });
+
+  test("is named as leaving to whoever does not get it", () => {
+    const { world, grant } = contested();
+    release(world, grant);
+    world.open("C");
+    const now = refusal(world.lock("C", { waitMs: 0 }));
+    expect(now.message).toContain(`token ${grant.token}, told to leave, since `);
+    world.wait("C", { waitMs: 100 });
+    world.advance(100);
+    expect(world.effects).toMatchObject([{ kind: "lockfailed", code: "timedout", message: expect.stringMatching(/^not obtained in time: "x" is locked by .*, told to leave, since .*; position 2 in the queue$/) }]);
+  });
+
   test("keeps its lock-delay", () => {
     const { world, grant } = contested({ lockDelayMs: 300 });
     release(world, grant, true);
