@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { LockdError } from "../errors.ts";
+import { fileErrorCode, fileProblem } from "../file-errors.ts";
 import { didYouMean } from "../suggest.ts";
 import { quoted } from "../text.ts";
 import { isTable, keyLine, type Table } from "./toml.ts";
@@ -35,10 +36,10 @@ export async function readConfigFile(
   try {
     bytes = readFileSync(path);
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    const code = fileErrorCode(error);
     if (tolerate.missing && (code === "ENOENT" || code === "ENOTDIR")) return null;
     if (tolerate.denied && code === "EACCES") return null;
-    throw new LockdError("config", `read configuration ${path}: ${reasonOf(code)}`, { cause: error });
+    throw new LockdError("config", `read configuration ${path}: ${fileProblem(error)}`, { cause: error });
   }
   if (bytes.length > FILE_BYTES_MAX) {
     throw new LockdError("config", `read configuration ${path}: larger than ${FILE_BYTES_MAX} bytes`);
@@ -134,11 +135,4 @@ function unknownKey(
 function placeOf(file: ConfigFile, section: string, key: string): string {
   const line = keyLine(file.text, section, key);
   return `read configuration ${file.path}${line === null ? "" : `:${line}`}`;
-}
-
-function reasonOf(code: unknown): string {
-  if (code === "ENOENT") return "no such file";
-  if (code === "EACCES") return "permission denied";
-  if (code === "EISDIR") return "is a directory";
-  return typeof code === "string" ? code : "cannot be read";
 }

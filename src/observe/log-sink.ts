@@ -5,6 +5,7 @@
  */
 import { close, closeSync, constants, fstatSync, openSync, write, writeSync } from "node:fs";
 import { LockdError } from "../errors.ts";
+import { fileProblem } from "../file-errors.ts";
 
 /** Lines that wait for a slow destination; what does not fit is dropped and counted. */
 const QUEUE_BYTES_MAX = 4 * 1024 * 1024;
@@ -49,11 +50,11 @@ function openAppending(path: string): number {
     const fd = openSync(path, flags, 0o640);
     if (fstatSync(fd).isDirectory()) {
       closeSync(fd);
-      throw new Error("it is a directory");
+      throw new Error("is a directory");
     }
     return fd;
   } catch (error) {
-    throw new LockdError("config", `open log file ${path}: ${reasonOf(error)}`, {
+    throw new LockdError("config", `open log file ${path}: ${fileProblem(error)}`, {
       hint: "name a file in an existing directory that this user may write to with --log-file",
       cause: error,
     });
@@ -167,7 +168,7 @@ class FdSink implements LogSink {
       } else if (error === null || error === undefined || error.code === "EAGAIN") {
         setTimeout(() => this.#put(fd, bytes, start, done), RETRY_MS);
       } else {
-        done(start, reasonOf(error));
+        done(start, fileProblem(error));
       }
     });
   }
@@ -177,5 +178,3 @@ class FdSink implements LogSink {
     this.#lostReason = reason;
   }
 }
-
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

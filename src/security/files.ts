@@ -4,6 +4,7 @@
  */
 import { readFileSync, statSync } from "node:fs";
 import { LockdError } from "../errors.ts";
+import { fileProblem } from "../file-errors.ts";
 
 /** Shorter secrets can be guessed by whoever has seen one challenge. */
 const SECRET_BYTES_MIN = 16;
@@ -57,14 +58,6 @@ function readSmallFile(option: string, path: string): Buffer {
     return readFileSync(path);
   } catch (error) {
     if (error instanceof LockdError) throw error;
-    const code = error instanceof Error && "code" in error ? String(error.code) : "";
-    throw new LockdError("config", `read ${option} ${path}: ${REASONS[code] ?? "cannot be read"}`, { cause: error });
+    throw new LockdError("config", `read ${option} ${path}: ${fileProblem(error)}`, { cause: error });
   }
 }
-
-const REASONS: Readonly<Record<string, string>> = {
-  ENOENT: "no such file",
-  ENOTDIR: "no such file",
-  EACCES: "permission denied",
-  EISDIR: "is a directory",
-};

@@ -4,11 +4,12 @@
  */
 import type { Database } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
-import { closeSync, existsSync, fsyncSync, linkSync, openSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { closeSync, existsSync, linkSync, openSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { LockdError } from "../errors.ts";
+import { fileProblem } from "../file-errors.ts";
 import { checkDatabase, lockToRead, requireStore, type StoreReport } from "./check.ts";
-import { makeDirectory, scanWalFile, STORE_FILE, syncDirectoryOf } from "./directory.ts";
+import { makeDirectory, partialOf, removePartial, scanWalFile, STORE_FILE, syncDirectoryOf, syncFile } from "./directory.ts";
 import { lockDirectoryOrThrow } from "./directory-lock.ts";
 import { checkFormat, connect, connectReadOnly, writeMeta } from "./schema.ts";
 import { openErrorOf } from "./sqlite-errors.ts";
@@ -63,8 +64,9 @@ export function restoreStore(file: string, directory: string): StoreReport {
 
 /** The database gets its name last, so that a half restored directory is never taken for a store. */
 function restoreInto(path: string, source: string): StoreReport {
-  const partial = `${path}.partial`;
+  const partial = partialOf(path);
   try {
+    removePartial(path);
     createPrivately(partial);
     copyDatabase(source, partial);
     mintIdentity(partial);
@@ -76,12 +78,12 @@ function restoreInto(path: string, source: string): StoreReport {
   } catch (error) {
     throw openErrorOf(path, error);
   } finally {
-    for (const suffix of ["", "-journal"]) rmSync(partial + suffix, { force: true });
+    removePartial(path);
   }
 }
 
 function requireEmpty(directory: string): void {
-  const found = readdirSync(directory).filter((name) => name !== "lock");
+  const found = readdirSync(directory).filter((name) => name !== "lock" && !name.startsWith(partialOf(STORE_FILE)));
   if (found.length === 0) return;
   throw new LockdError("precondition", `restore store: ${directory} is not empty (${found.slice(0, 3).join(", ")})`, {
     hint: "move the old directory away, or restore into a new one",
@@ -117,7 +119,7 @@ function createPrivately(path: string): void {
   try {
     closeSync(openSync(path, "wx", 0o600));
   } catch (error) {
-    throw new LockdError("config", `create ${path}: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new LockdError("config", `create ${path}: ${fileProblem(error)}`, {
       hint: "the directory must exist and be writable",
       cause: error,
     });
@@ -129,19 +131,10 @@ function nameFile(partial: string, target: string): void {
     linkSync(partial, target);
   } catch (error) {
     if (existsSync(target)) throw fileExists(target);
-    throw new LockdError("config", `create ${target}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new LockdError("config", `create ${target}: ${fileProblem(error)}`, { cause: error });
   }
   syncDirectoryOf(target);
 }
 
 const fileExists = (path: string): LockdError =>
   new LockdError("precondition", `back up store: ${path} exists`, { hint: "name a file that does not exist yet" });
-
-function syncFile(path: string): void {
-  const descriptor = openSync(path, "r");
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-}

@@ -3,9 +3,10 @@
  * of them means is in wal-scan.ts, tables.ts and SQLite.
  */
 import type { Database } from "bun:sqlite";
-import { existsSync, statSync } from "node:fs";
+import { accessSync, constants, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { LockdError } from "../errors.ts";
+import { fileProblem, isMissing } from "../file-errors.ts";
 import { lockDirectory, type DirectoryLock } from "./directory-lock.ts";
 import { checkHeader, scanWalFile, STORE_FILE } from "./directory.ts";
 import { checkFormat, connectReadOnly, readDirectoryId } from "./schema.ts";
@@ -46,9 +47,19 @@ export function checkStore(directory: string): StoreReport {
   }
 }
 
-/** Throws LockdError `notfound` when there is no database at `path`. */
+/** Throws LockdError `notfound` when there is no database at `path`, `config` when that cannot be looked at. */
 export function requireStore(path: string): void {
-  if (existsSync(path)) return;
+  try {
+    accessSync(path, constants.R_OK);
+    return;
+  } catch (error) {
+    if (!isMissing(error)) {
+      throw new LockdError("config", `open store ${path}: ${fileProblem(error)}`, {
+        hint: "run this as the user that the server runs as",
+        cause: error,
+      });
+    }
+  }
   throw new LockdError("notfound", `open store ${path}: there is none`, { hint: "name the data directory of a server with --data" });
 }
 

@@ -7,6 +7,7 @@ import { closeSync, ftruncateSync, openSync, readFileSync, writeSync } from "nod
 import { join } from "node:path";
 import { openLibc } from "../clock/libc.ts";
 import { LockdError } from "../errors.ts";
+import { fileProblem } from "../file-errors.ts";
 
 const LOCK_EX = 2;
 const LOCK_NB = 4;
@@ -28,7 +29,7 @@ export function lockDirectory(directory: string): DirectoryLock | null {
     // "a+" creates without truncating: the pid in it belongs to the holder until the lock is ours.
     descriptor = openSync(path, "a+", 0o600);
   } catch (error) {
-    throw new LockdError("config", `lock data directory ${directory}: ${reasonOf(error)}`, {
+    throw new LockdError("config", `lock data directory ${directory}: ${fileProblem(error)}`, {
       hint: "the directory must be writable by the user that lockd runs as",
       cause: error,
     });
@@ -95,5 +96,3 @@ function flock(descriptor: number, operation: number): number {
     libc.close();
   }
 }
-
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -2,9 +2,10 @@
  * The data directory as files: making it, its lock, and the state of the write-ahead log in it before
  * SQLite may look. Knows nothing of tables.
  */
-import { closeSync, existsSync, fsyncSync, ftruncateSync, mkdirSync, openSync, readFileSync, readSync, statSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { closeSync, existsSync, fsyncSync, ftruncateSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, renameSync, rmSync, statSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { LockdError } from "../errors.ts";
+import { directoryProblem, fileProblem } from "../file-errors.ts";
 import { REPAIR_HINT } from "./sqlite-errors.ts";
 import { scanWal, type WalFinding } from "./wal-scan.ts";
 
@@ -20,27 +21,83 @@ export function makeDirectory(directory: string): void {
   try {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
   } catch (error) {
-    throw new LockdError("config", `create data directory ${directory}: ${reasonOf(error)}`, {
+    throw new LockdError("config", `create data directory ${directory}: ${directoryProblem(error)}`, {
       hint: "create it for the user that lockd runs as, or choose another with --data",
       cause: error,
     });
   }
 }
 
+/** Where a database is made that gets its name `path` when it is complete. */
+export const partialOf = (path: string): string => `${path}.partial`;
+
+/** Removes what a crash left of a database in the making. */
+export function removePartial(path: string): void {
+  for (const suffix of ["", "-journal", "-wal", "-shm"]) rmSync(partialOf(path) + suffix, { force: true });
+}
+
 /**
- * Creates the database file, empty and for its owner only (0600), if it is missing. Answers whether it did.
- * Throws LockdError `config`.
+ * Throws LockdError `config` when a store would be made in a directory that holds somebody else's files. Hidden
+ * ones and `lost+found` do not count: file systems and the machinery that mounts them put those there.
  */
-export function makeFile(path: string): boolean {
-  if (existsSync(path)) return false;
+export function requireOwnDirectory(path: string): void {
+  if (existsSync(path)) return;
+  const directory = dirname(path);
+  let names: string[];
   try {
-    closeSync(openSync(path, "ax", 0o600));
-    return true;
+    names = readdirSync(directory);
   } catch (error) {
-    throw new LockdError("config", `create store ${path}: ${reasonOf(error)}`, {
+    throw new LockdError("config", `read data directory ${directory}: ${directoryProblem(error)}`, {
+      hint: "it must belong to the user that lockd runs as; choose another with --data",
+      cause: error,
+    });
+  }
+  const own = (name: string) => name === "lock" || name.startsWith(basename(path)) || name === "lost+found" || name.startsWith(".");
+  const foreign = names.filter((name) => !own(name)).sort();
+  if (foreign.length === 0) return;
+  const more = foreign.length > 3 ? " …" : "";
+  throw new LockdError("config", `create store in ${directory}: the directory is not empty (${foreign.slice(0, 3).join(", ")}${more})`, {
+    hint: "name an empty or a new directory with --data",
+  });
+}
+
+/**
+ * Makes the database `path` unless it is there: `fill` gets the name of an empty file, for its owner only (0600),
+ * which becomes `path` when it is complete and durable. So a file of that name was complete once, whatever crashed.
+ * Throws LockdError `config`, and `corrupt` when files beside it tell that there was one, or it is empty.
+ */
+export function makeDatabase(path: string, fill: (partial: string) => void): void {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found !== undefined && found.size > 0) return;
+  const left = ["-wal", "-shm", "-journal"].map((suffix) => path + suffix).filter((name) => existsSync(name));
+  if (found !== undefined || left.length > 0) {
+    const what = found === undefined ? `it is missing, but ${left.join(", ")} is there` : "the file is empty";
+    throw new LockdError("corrupt", `open store ${path}: ${what}, so what it held is lost`, { hint: REPAIR_HINT });
+  }
+  const partial = partialOf(path);
+  try {
+    removePartial(path);
+    closeSync(openSync(partial, "ax", 0o600));
+    fill(partial);
+    syncFile(partial);
+    renameSync(partial, path);
+  } catch (error) {
+    if (error instanceof LockdError) throw error;
+    throw new LockdError("config", `create store ${path}: ${fileProblem(error)}`, {
       hint: "the data directory must be writable and have room; choose another with --data",
       cause: error,
     });
+  }
+  syncDirectoryOf(path);
+}
+
+/** Makes what is in a file durable. */
+export function syncFile(path: string): void {
+  const descriptor = openSync(path, "r");
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
   }
 }
 
@@ -110,5 +167,3 @@ export function cutWalFile(path: string, endBytes: number): void {
     closeSync(descriptor);
   }
 }
-
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -52,18 +52,31 @@ export function connectReadOnly(path: string): Database {
   return database;
 }
 
+/** Makes a store with this identity out of the empty file `path`. Throws LockdError `config` when it cannot be written. */
+export function fillDatabase(path: string, directoryId: string): void {
+  let database: Database | null = null;
+  try {
+    database = connect(path);
+    migrate(database, 0, directoryId);
+  } catch (error) {
+    throw openErrorOf(path, error);
+  } finally {
+    database?.close();
+  }
+}
+
 /**
- * Opens the database, creates what is missing in an empty file, and brings an older format up to date,
- * all in one transaction. `mintDirectoryId` is asked for the identity of a new store. Throws LockdError
- * `corrupt` for what is not ours, damaged or newer, `config` for what cannot be opened or written.
+ * Opens the database and brings an older format up to date, in one transaction. Throws LockdError
+ * `corrupt` for what is empty, not ours, damaged or newer, `config` for what cannot be opened or written.
  */
-export function openDatabase(path: string, mintDirectoryId: () => string): { database: Database; directoryId: string } {
+export function openDatabase(path: string): { database: Database; directoryId: string } {
   let database: Database | null = null;
   try {
     database = connect(path);
     const version = checkFormat(database, path);
+    if (version === 0) throw new LockdError("corrupt", `open store ${path}: there is nothing in it`, { hint: REPAIR_HINT });
     useWal(database, path);
-    if (version < FORMAT_VERSION) migrate(database, version, mintDirectoryId);
+    if (version < FORMAT_VERSION) migrate(database, version);
     return { database, directoryId: readDirectoryId(database, path) };
   } catch (error) {
     database?.close();
@@ -104,10 +117,10 @@ function useWal(database: Database, path: string): void {
   });
 }
 
-function migrate(database: Database, version: number, mintDirectoryId: () => string): void {
+function migrate(database: Database, version: number, directoryId?: string): void {
   database.transaction(() => {
     for (const step of MIGRATIONS.slice(version)) step(database);
-    if (version === 0) writeMeta(database, "directoryId", mintDirectoryId());
+    if (directoryId !== undefined) writeMeta(database, "directoryId", directoryId);
     database.run(`PRAGMA application_id = ${APPLICATION_ID}`);
     database.run(`PRAGMA user_version = ${FORMAT_VERSION}`);
   })();

@@ -7,9 +7,9 @@ import { randomBytes } from "node:crypto";
 import { join, resolve } from "node:path";
 import { asLockdError, assert } from "../errors.ts";
 import type { Logger } from "../observe/types.ts";
-import { checkHeader, cutWalFile, makeDirectory, makeFile, scanWalFile, STORE_FILE, syncDirectoryOf } from "./directory.ts";
+import { checkHeader, cutWalFile, makeDatabase, makeDirectory, requireOwnDirectory, scanWalFile, STORE_FILE } from "./directory.ts";
 import { lockDirectoryOrThrow, type DirectoryLock } from "./directory-lock.ts";
-import { connectReadOnly, openDatabase } from "./schema.ts";
+import { connectReadOnly, fillDatabase, openDatabase } from "./schema.ts";
 import { openErrorOf } from "./sqlite-errors.ts";
 import { startWorker } from "./start-worker.ts";
 import { readRecords, readStream, readStreamEnd } from "./tables.ts";
@@ -48,13 +48,14 @@ export async function openStore(options: StoreOptions): Promise<OpenedStore> {
   const directory = resolve(options.directory);
   const path = join(directory, options.file ?? STORE_FILE);
   makeDirectory(directory);
+  requireOwnDirectory(path);
   const lock = lockDirectoryOrThrow(directory);
   // The worker starts while the database is being looked at here; it is given the file only after that.
   const worker = startWorker("src/store/writer.worker.ts");
   let database: Database | null = null;
   try {
     const tailCut = prepareFiles(path, options.logger);
-    const opened = openDatabase(path, () => randomBytes(16).toString("hex"));
+    const opened = openDatabase(path);
     database = opened.database;
     const nowMs = options.nowMs ?? (() => performance.now());
     const writer = new WriterClient({
@@ -80,8 +81,8 @@ export async function openStore(options: StoreOptions): Promise<OpenedStore> {
 /** Everything that must be right before SQLite opens the file. Answers whether the log's tail was cut. */
 function prepareFiles(path: string, logger: Logger | undefined): boolean {
   const finding = scanWalFile(path);
-  if (makeFile(path)) syncDirectoryOf(path);
-  else checkHeader(path);
+  makeDatabase(path, (partial) => fillDatabase(partial, randomBytes(16).toString("hex")));
+  checkHeader(path);
   if (finding.kind !== "torn") return false;
   cutWalFile(path, finding.endBytes);
   logger?.warn("store tail cut", { path, frames: finding.frames, endBytes: finding.endBytes });

@@ -1,6 +1,6 @@
 /** check, backup and restore: what they say of sound and of damaged stores, and that they change nothing they should not. */
 import { afterEach, describe, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { backupStore, restoreStore } from "../../src/store/backup.ts";
 import { checkStore } from "../../src/store/check.ts";
@@ -31,6 +31,24 @@ describe("check", () => {
     expect(await errorOf(() => checkStore(directory))).toMatchObject({ code: "notfound", exitCode: 66 });
     expect(existsSync(join(directory, "lockd.sqlite"))).toBe(false);
   });
+});
+
+test("what this user may not read is not taken for missing: 78, naming the path", async () => {
+  const directory = temporaryDirectory();
+  const { store } = await filledStore(directory);
+  await store.close();
+  for (const mode of [0o700, 0o755]) {
+    chmodSync(directory, mode);
+    const script = `
+      import { checkStore } from ${JSON.stringify(join(import.meta.dir, "../../src/store/check.ts"))};
+      import { backupStore } from ${JSON.stringify(join(import.meta.dir, "../../src/store/backup.ts"))};
+      for (const look of [() => checkStore(${JSON.stringify(directory)}), () => backupStore(${JSON.stringify(directory)}, "/nowhere/copy")]) {
+        try { look(); } catch (error) { console.log(error.exitCode, error.message); }
+      }`;
+    const run = Bun.spawnSync(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", process.execPath, "-e", script], { stderr: "inherit" });
+    const sentence = `78 open store ${join(directory, "lockd.sqlite")}: permission denied\n`;
+    expect(run.stdout.toString()).toBe(sentence + sentence);
+  }
 });
 
 describe("backup and restore", () => {

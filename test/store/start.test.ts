@@ -1,7 +1,7 @@
 /** What openStore refuses, with which error, and what it leaves alone. */
 import { Database } from "bun:sqlite";
 import { afterEach, describe, expect, test } from "bun:test";
-import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { checkStore } from "../../src/store/check.ts";
 import { openStore } from "../../src/store/store.ts";
@@ -35,6 +35,39 @@ describe("a new data directory", () => {
     await store.close();
     for (const suffix of ["-wal", "-shm"]) expect(statSync(store.path + suffix, { throwIfNoEntry: false })).toBeUndefined();
     expect(readFileSync(join(directory, "lock"), "utf8")).toBe("");
+  });
+});
+
+describe("a store in the making", () => {
+  test("that a crash interrupted is made again", async () => {
+    const directory = temporaryDirectory();
+    writeFileSync(join(directory, "lock"), "");
+    writeFileSync(join(directory, "lockd.sqlite.partial"), "half");
+    writeFileSync(join(directory, "lockd.sqlite.partial-journal"), "half");
+    const store = await openedStore(directory);
+    await store.namespace("lock").commit({ changes: [set("a", "1")] });
+    expect(readdirSync(directory).sort()).toEqual(["lock", "lockd.sqlite", "lockd.sqlite-shm", "lockd.sqlite-wal"]);
+  });
+
+  test("is not begun among somebody else's files, and nothing is dropped there", async () => {
+    const directory = temporaryDirectory();
+    for (const name of ["passwd", "hosts"]) writeFileSync(join(directory, name), "");
+    expect(await open(directory)).toMatchObject({
+      code: "config",
+      exitCode: 78,
+      message: `create store in ${directory}: the directory is not empty (hosts, passwd)`,
+      hint: expect.stringContaining("--data"),
+    });
+    expect(readdirSync(directory).sort()).toEqual(["hosts", "passwd"]);
+  });
+
+  test("may have what file systems and their mounts put there beside it, and later files of anybody", async () => {
+    const directory = temporaryDirectory();
+    mkdirSync(join(directory, "lost+found"));
+    mkdirSync(join(directory, ".snapshot"));
+    await (await openedStore(directory)).close();
+    writeFileSync(join(directory, "notes"), "");
+    await openedStore(directory);
   });
 });
 
@@ -114,9 +147,30 @@ describe("a file that is not ours", () => {
     expect(error).toMatchObject({ code: "corrupt", message: expect.stringContaining("version 7 is newer than 1"), hint: expect.stringContaining("newer lockd") });
   });
 
-  test("an empty file is a new store, but not beside a log that holds data", async () => {
+  test("an empty file, or a file beside the one that is gone, is no new store: what it held is lost", async () => {
     const directory = temporaryDirectory();
     writeFileSync(fileIn(directory), "");
+    expect(await open(directory)).toMatchObject({ code: "corrupt", exitCode: 65, message: expect.stringContaining("the file is empty"), hint: expect.stringContaining("restore") });
+    expect(statSync(fileIn(directory)).size).toBe(0);
+    for (const suffix of ["-wal", "-shm", "-journal"]) {
+      const other = temporaryDirectory();
+      writeFileSync(fileIn(other) + suffix, "");
+      expect(await open(other)).toMatchObject({ code: "corrupt", exitCode: 65, message: expect.stringContaining(`lockd.sqlite${suffix} is there`) });
+      expect(statSync(fileIn(other), { throwIfNoEntry: false })).toBeUndefined();
+    }
+  });
+
+  test("a database without any table is no store", async () => {
+    const directory = temporaryDirectory();
+    const database = new Database(fileIn(directory));
+    database.run("CREATE TABLE t (x)");
+    database.run("DROP TABLE t");
+    database.close();
+    expect(await open(directory)).toMatchObject({ code: "corrupt", exitCode: 65 });
+  });
+
+  test("an empty file beside a log that holds data is refused", async () => {
+    const directory = temporaryDirectory();
     const store = await openedStore(directory);
     await store.namespace("lock").commit({ changes: [set("a", "1")] });
     const log = readFileSync(`${fileIn(directory)}-wal`);
@@ -135,6 +189,7 @@ describe("a directory that cannot be used", () => {
     writeFileSync(file, "");
     expect(await open(file)).toMatchObject({ code: "config", exitCode: 78 });
     expect(await open(join(file, "below"))).toMatchObject({ code: "config" });
+    for (const path of [file, "/proc/lockd"]) expect(await open(path)).toMatchObject({ message: expect.not.stringMatching(/ENO|EEX|mkdir/) });
   });
 
   test("because its file system is read-only, is a configuration error, empty or with a store in it", async () => {

@@ -3,6 +3,7 @@ import { closeSync, fsyncSync, openSync, writeFileSync } from "node:fs";
 import { coreSections } from "../../config/core-options.ts";
 import { configTemplate } from "../../config/template.ts";
 import { LockdError } from "../../errors.ts";
+import { fileErrorCode, fileProblem } from "../../file-errors.ts";
 import { quoted } from "../../text.ts";
 import type { ProgramParts } from "../program-parts.ts";
 import type { CommandModule } from "../types.ts";
@@ -35,14 +36,14 @@ function create(path: string, text: string): void {
   try {
     descriptor = openSync(path, "wx", FILE_MODE);
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    const code = fileErrorCode(error);
     if (code === "EEXIST") {
       throw new LockdError("config", `create ${quoted(path)}: it exists`, {
         hint: "`lockd config init` without a file prints to standard output",
         cause: error,
       });
     }
-    throw new LockdError("config", `create ${quoted(path)}: ${String(code ?? error)}`, { cause: error });
+    throw new LockdError("config", `create ${quoted(path)}: ${fileProblem(error)}${code === null ? "" : ` (${code})`}`, { cause: error });
   }
   try {
     writeFileSync(descriptor, text);
