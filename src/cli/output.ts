@@ -12,6 +12,11 @@ export interface Output {
   result(json: Readonly<Record<string, unknown>>, text: string): Promise<void>;
   /** Raw text or bytes to stdout, for tables and streams; resolves when the pipe took it. */
   write(data: string | Uint8Array): Promise<void>;
+  /**
+   * Waits for work that may find nothing to write for long, such as following events, and rejects soon after
+   * the reader of stdout has left, as a write would. The work is not stopped: end what it uses in `finally`.
+   */
+  whileRead<T>(work: Promise<T>): Promise<T>;
   /** A sentence for people, on stderr; nothing with --json. */
   note(sentence: string): void;
   /** A warning on stderr: `lockd: warning: …`, with --json an object `{"warning":{…}}`. */

@@ -11,8 +11,13 @@ import type { Output } from "./output.ts";
 /** Where bytes go; replaced in tests. */
 export interface Sinks {
   stdout(data: string | Uint8Array): Promise<unknown>;
+  /** whether nobody reads stdout any more; where it is missing only a write tells */
+  isUnread?(): Promise<boolean>;
   stderr(text: string): void;
 }
+
+/** A reader that left is noticed within this time by a command that writes nothing. */
+const UNREAD_CHECK_MS = 1000;
 
 /** The reader of stdout is gone: nobody wants the rest, so the command ends without a word. */
 export class ClosedPipeError extends Error {
@@ -52,6 +57,18 @@ export class TerminalOutput implements Output {
     return written;
   }
 
+  async whileRead<T>(work: Promise<T>): Promise<T> {
+    const unread = Promise.withResolvers<never>();
+    const timer = setInterval(() => {
+      void this.#sinks.isUnread?.().then((is) => is && unread.reject(new ClosedPipeError()), unread.reject);
+    }, UNREAD_CHECK_MS);
+    try {
+      return await Promise.race([work, unread.promise]);
+    } finally {
+      clearInterval(timer);
+    }
+  }
+
   note(sentence: string): void {
     if (!this.json) this.#sinks.stderr(`lockd: ${escapeProse(sentence)}\n`);
   }
@@ -71,6 +88,8 @@ export function wantsColour(environment: Readonly<Record<string, string | undefi
 /** Standard output and error of this process. Bun.write costs 0.4 ms at start, process.stdout 8 ms. */
 export const processSinks: Sinks = {
   stdout: (data) => Bun.write(Bun.stdout, data),
+  // loaded for commands that wait alone: start-up time counts
+  isUnread: async () => (await import("../system/files.ts")).isUnread(1),
   stderr: (text) => {
     try {
       writeSync(2, text);

@@ -11,6 +11,8 @@ const F_GETFL = 3;
 const F_SETFL = 4;
 const FD_CLOEXEC = 1;
 const POLLIN = 1;
+const POLLERR = 8;
+const POLLHUP = 16;
 
 export interface Pipe {
   readEnd: number;
@@ -82,6 +84,13 @@ export function waitReadable(first: number, second: number): { first: boolean; s
   const polled = new Int32Array([first, POLLIN, second, POLLIN]);
   check("poll", () => libc.poll(polled, 2, -1));
   return { first: (polled[1] ?? 0) >>> 16 !== 0, second: (polled[3] ?? 0) >>> 16 !== 0 };
+}
+
+/** Whether nobody is left to read what is written to this pipe, socket or terminal; never of a file. */
+export function isUnread(descriptor: number): boolean {
+  const polled = new Int32Array([descriptor, 0]);
+  check("poll", () => libc.poll(polled, 1, 0));
+  return ((polled[1] ?? 0) >>> 16 & (POLLERR | POLLHUP)) !== 0;
 }
 
 /** Opens a file of this name; null when there is none that can be opened. */

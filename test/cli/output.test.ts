@@ -46,6 +46,19 @@ describe("output", () => {
     expect(reportError(error, { json: true, stack: true })).toEqual({ exitCode: 141, text: "" });
   });
 
+  test("whose reader leaves while nothing is written ends the wait soon, and no wait otherwise", async () => {
+    let unread = false;
+    const sinks = { stdout: async () => undefined, stderr: () => undefined, isUnread: async () => unread };
+    const out = new TerminalOutput({ json: false, colour: false, sinks });
+    expect(await out.whileRead(Bun.sleep(1200).then(() => "worked"))).toBe("worked");
+    await expect(out.whileRead(Promise.reject(new Error("broke")))).rejects.toThrow("broke");
+    const endless = out.whileRead(new Promise<never>(() => undefined)).catch((thrown: unknown) => thrown);
+    unread = true;
+    expect(await endless).toBeInstanceOf(ClosedPipeError);
+    // where nobody can be asked, only a write tells
+    expect(await output(async () => undefined).whileRead(Bun.sleep(1200).then(() => "worked"))).toBe("worked");
+  });
+
   test("that cannot be written is an error that says so, and later writes are still tried", async () => {
     let calls = 0;
     const out = output(async () => {

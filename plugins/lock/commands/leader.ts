@@ -1,6 +1,7 @@
 /** `lockd leader NAME`: who leads an election, once or with --watch again after each change. */
 import { formatIso, printable } from "../../../src/cli/format.ts";
 import type { CommandContext } from "../../../src/cli/types.ts";
+import type { LockdClient } from "../../../src/client/client.ts";
 import type { Leader } from "../../../src/client/election.ts";
 import { LockdError } from "../../../src/errors.ts";
 import { holderText, type Json } from "./format.ts";
@@ -16,11 +17,15 @@ export function run(context: CommandContext): Promise<number> {
       await out.result(leaderJson(name, leader), `${leaderText(leader)}\n`);
       return 0;
     }
-    for await (const leader of client.observe(name)) {
-      await out.write(`${out.json ? JSON.stringify(leaderJson(name, leader)) : leaderText(leader)}\n`);
-    }
+    await out.whileRead(watch(context, client, name));
     return 0;
   });
+}
+
+async function watch({ out }: CommandContext, client: LockdClient, name: string): Promise<void> {
+  for await (const leader of client.observe(name)) {
+    await out.write(`${out.json ? JSON.stringify(leaderJson(name, leader)) : leaderText(leader)}\n`);
+  }
 }
 
 function leaderJson(name: string, leader: Leader | null): Json {

@@ -5,7 +5,11 @@ import type { EventOptions } from "../../../src/client/event-stream.ts";
 import { eventJson, eventText } from "./format.ts";
 
 /** Writes each event on a line of its own, until the stream ends or the process is interrupted. */
-export async function streamEvents(context: CommandContext, client: LockdClient, options: EventOptions): Promise<void> {
+export function streamEvents(context: CommandContext, client: LockdClient, options: EventOptions): Promise<void> {
+  return context.out.whileRead(writeEvents(context, client, options));
+}
+
+async function writeEvents(context: CommandContext, client: LockdClient, options: EventOptions): Promise<void> {
   for await (const event of client.events(options)) {
     await context.out.write(`${context.out.json ? JSON.stringify(eventJson(event)) : eventText(event)}\n`);
   }
