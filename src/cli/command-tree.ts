@@ -23,6 +23,10 @@ export interface FoundCommand {
 /** Flags of every command: where the configuration is, what extends lockd, and how much is said about a failure. */
 export const COMMON_OPTIONS: readonly string[] = ["config", "log-level", "plugin"];
 
+/** What other programs take for `--version`. */
+const VERSION_WORDS: ReadonlySet<string> = new Set(["version", "-v", "-version"]);
+const VERSION_HINT = "`lockd --version` prints the version";
+
 /** Finds the command that the words name. Throws LockdError `usage`, with a suggestion. */
 export async function findCommand(
   words: readonly string[],
@@ -31,9 +35,8 @@ export async function findCommand(
 ): Promise<FoundCommand> {
   const [name = "", ...rest] = words;
   if (name.startsWith("-")) {
-    throw new LockdError("usage", `unknown flag ${quoted(name)} before the command`, {
-      hint: "flags stand behind the command's name: lockd COMMAND --flag",
-    });
+    const hint = VERSION_WORDS.has(name.toLowerCase()) ? VERSION_HINT : "flags stand behind the command's name: lockd COMMAND --flag";
+    throw new LockdError("usage", `unknown flag ${quoted(name)} before the command`, { hint });
   }
   const own = core.find((candidate) => candidate.name === name);
   const plugin = own === undefined ? await catalog.ownerOf(name) : null;
@@ -41,7 +44,7 @@ export async function findCommand(
   if (spec === undefined) {
     const names = [...core.filter((candidate) => candidate.hidden !== true).map((candidate) => candidate.name), ...(await catalog.commandNames())];
     throw new LockdError("usage", `unknown command ${quoted(name)}`, {
-      hint: didYouMean(name, names) ?? "`lockd --help` lists all commands",
+      hint: VERSION_WORDS.has(name) ? VERSION_HINT : didYouMean(name, names) ?? "`lockd --help` lists all commands",
     });
   }
   return descend({ spec, path: name, words: rest, plugin });

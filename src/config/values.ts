@@ -31,7 +31,7 @@ export function parseText(spec: OptionSpec, text: string, directory: string): Pa
       return inRange(spec, text, parseSize(text), spec, "is not a size");
     case "address": {
       const address = parseAddress(text);
-      return address === null ? refused(spec, text, "is not an address") : { value: formatAddress(address) };
+      return address === null ? refused(spec, text, notAddress(spec, text)) : { value: formatAddress(address) };
     }
     case "path":
       return isPath(text) ? { value: resolve(directory, text) } : refused(spec, text, "is not a path");
@@ -90,7 +90,7 @@ export function parseList(
     } else if (spec.of === "address") {
       const address = parseAddress(text);
       // a list names others, and nobody can be reached at port 0
-      if (address === null || address.port === 0) return refused(spec, text, "is not an address");
+      if (address === null || address.port === 0) return refused(spec, text, notAddress(spec, text));
       values.push(formatAddress(address));
     } else {
       values.push(text);
@@ -149,6 +149,14 @@ const tomlString = (text: string): string => JSON.stringify(text).replaceAll("\u
 const refused = (spec: OptionSpec, text: string, what: string): ParsedValue => ({
   problem: `${spec.noFlag === true ? "the value" : quoted(text)} ${what} (accepted: ${acceptedText(spec)})`,
 });
+
+/** What is wrong with an address; of one without a port, what was probably meant. */
+function notAddress(spec: OptionSpec, text: string): string {
+  const usual = spec.default instanceof Array ? spec.default[0] : spec.default;
+  const port = typeof usual === "string" ? parseAddress(usual)?.port : undefined;
+  const whole = port === undefined ? null : parseAddress(`${text}:${port}`);
+  return whole === null ? "is not an address" : `has no port: write ${formatAddress(whole)}`;
+}
 
 function inRange(
   spec: OptionSpec,

@@ -119,6 +119,13 @@ describe("finding a command", () => {
     expect((await run(["__proto__"], options)).code).toBe(64);
   });
 
+  test("that asks for the version in the words of other programs is told lockd's", async () => {
+    for (const word of ["version", "-V", "-v", "-version"]) {
+      expect(await run([word], withCommand(command({})))).toMatchObject({ code: 64, stderr: expect.stringContaining("\n  `lockd --version` prints the version\n") });
+    }
+    expect(await run(["version"], withCommand(command({ name: "version" })))).toMatchObject({ code: 0 });
+  });
+
   test("refuses flags before its name", async () => {
     expect(await run(["--json", "go"], withCommand(command({})))).toMatchObject({ code: 64, stderr: expect.stringContaining("before the command") });
     expect((await run(["--version", "x"])).code).toBe(64);

@@ -65,6 +65,19 @@ describe("an address", () => {
   const refused = ["", ":1", "host", "host:", "host:x", "host:65536", "host:-1", "host:1e2", "::1:80", "[::1]", "[::1", "[]:1", "[1.2.3.4]:1", "[:::]:1", "1.2.3:4", "1.2.3.256:4", "01.2.3.4:5", "a..b:1", "-a:1", "a-:1", "a b:1", "http://a:1", "a:1:2", "a/b:1", "é:1", "a:1\n", `${"a".repeat(64)}:1`];
   for (const text of refused) test(`${JSON.stringify(text)} is none`, () => expect(parseAddress(text)).toBeNull());
 
+  test("without its port is answered with the port that was probably meant", () => {
+    const problem = (spec: OptionSpec, text: string): string => {
+      const parsed = parseText(spec, text, "/");
+      return "problem" in parsed ? parsed.problem : "none";
+    };
+    const connect: OptionSpec = { name: "connect", help: "", type: "list", of: "address", default: ["127.0.0.1:4050"] };
+    expect(problem(connect, "localhost")).toStartWith('"localhost" has no port: write localhost:4050 (accepted: host:port');
+    expect(problem(connect, "db1:4050,[::1]")).toStartWith('"[::1]" has no port: write [::1]:4050 (');
+    expect(problem({ name: "http", help: "", type: "address", default: "127.0.0.1:4080" }, "0.0.0.0")).toContain("write 0.0.0.0:4080 (");
+    expect(problem({ name: "bare", help: "", type: "address" }, "localhost")).toStartWith('"localhost" is not an address (');
+    for (const text of ["host:x", "a b", "::1", "host:"]) expect(problem(connect, text)).toStartWith(`"${text}" is not an address (`);
+  });
+
   test("as text is read back as the same parts", () => {
     // the runtime's URL parser refuses some forms that end in dotted IPv4; nobody listens on those
     const plain = (ip: string): boolean => !ip.includes(".");
