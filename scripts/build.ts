@@ -5,8 +5,8 @@ import { buildLibrary } from "./library.ts";
 
 mkdirSync("dist", { recursive: true });
 for (const name of readdirSync("dist")) {
-  // maps of earlier builds pile up; releases were made to be kept, and the library replaces itself
-  if (name !== "release" && name !== "client") rmSync(`dist/${name}`, { recursive: true, force: true });
+  // releases were made to be kept, and what is built here replaces itself
+  if (name !== "release" && name !== "client" && name !== "lockd") rmSync(`dist/${name}`, { recursive: true, force: true });
 }
 await buildExecutable({ outfile: "dist/lockd" });
 

@@ -1,5 +1,6 @@
 /** The one `bun build` line. Every flag in it was needed: see the comments. */
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { basename, join } from "node:path";
 
 /** BUN_OPTIONS and BUN_BE_BUN would change what the build, or the built binary, does. */
 export function cleanEnvironment(): Record<string, string> {
@@ -12,8 +13,23 @@ export function cleanEnvironment(): Record<string, string> {
 
 export const version: string = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")).version;
 
-/** Builds `outfile`; for another platform than this one with its target name and the bun executable of it. */
+/**
+ * Replaces `outfile` in one step. The maps that bun leaves beside what it builds go: the executable holds
+ * its own, by which its stack traces name sources. For another platform than this one give its target
+ * name and the bun executable of it.
+ */
 export async function buildExecutable(options: { outfile: string; cross?: { target: string; runtime: string } }): Promise<void> {
+  const work = mkdtempSync(`${options.outfile}.making-`);
+  try {
+    const built = join(work, basename(options.outfile));
+    await compile({ ...options, outfile: built });
+    renameSync(built, options.outfile);
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}
+
+async function compile(options: Parameters<typeof buildExecutable>[0]): Promise<void> {
   const workers = [...new Bun.Glob("{src,plugins}/**/*.worker.ts").scanSync(".")].sort();
   const command = [
     process.execPath,

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { copyFileSync, readFileSync, readlinkSync, statSync } from "node:fs";
+import { copyFileSync, readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { buildExecutable } from "../../scripts/compile.ts";
 import { environment, LOCKD, lockd } from "../e2e/kit.ts";
 import { artifact, install, installByPipe, Place, serveFolder, sha256, standIn, writeRelease } from "./kit.ts";
 
@@ -41,6 +42,18 @@ describe("the executable of this build", () => {
     expect([await demo.exited, complaints.includes("lockd: ")]).toEqual([0, false]);
     expect(told.length).toBeGreaterThan(200);
     expect(place.installed(place.folder("tmp"))).toEqual([]);
+  });
+
+  test("is one file that carries the names of its sources: a stack trace shows them with no map beside it", async () => {
+    using place = new Place();
+    const build = place.folder("own");
+    await buildExecutable({ outfile: join(build, "lockd") });
+    expect(readdirSync(build)).toEqual(["lockd"]);
+    const plugin = join(build, "plugin.js");
+    const go = '{ name: "go", summary: "goes", load: async () => ({ run: async ({ values }) => values.string("undeclared") }) }';
+    writeFileSync(plugin, `export default { name: "trace", version: "1.0.0", requires: { lockd: "^1" }, commands: [${go}] };`);
+    const child = Bun.spawn([join(build, "lockd"), "go", "--plugin", plugin, "--log-level", "debug"], { env: environment(), stdin: "ignore", stdout: "ignore", stderr: "pipe" });
+    expect(await new Response(child.stderr).text()).toMatch(/\n {4}at assert \(src\/errors\.ts:\d+:\d+\)\n[^]*\(src\/cli\/run\.ts:\d+:\d+\)/);
   });
 
   test("is replaced while a server runs from it: the server serves on, the next start is the new one", async () => {
