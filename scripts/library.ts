@@ -2,20 +2,39 @@
  * Builds the client library: one ES module for Node 20+ and Bun, and its types. `bun scripts/library.ts
  * [FOLDER]`, by default into dist/client, where package.json's `exports` points.
  */
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { cleanEnvironment, version } from "./compile.ts";
 
 const root = resolve(import.meta.dir, "..");
 const ENTRY = "src/client/index.ts";
 
-/** Replaces `folder` in one step when all of it is there. Throws with the output of what failed. */
+const manifest = {
+  name: "lockd",
+  version,
+  description: "Client library of the lockd lock service",
+  license: "MIT",
+  type: "module",
+  engines: { node: ">=20" },
+  types: "./types/client/index.d.ts",
+  exports: { ".": { types: "./types/client/index.d.ts", default: "./lockd.js" } },
+};
+
+/**
+ * Replaces `folder` in one step when all of it is there: the npm package of the library, which `npm install
+ * FOLDER` takes. Throws with the output of what failed.
+ */
 export async function buildLibrary(folder: string): Promise<void> {
   mkdirSync(dirname(folder), { recursive: true });
   const work = mkdtempSync(`${folder}.making-`);
   try {
     await buildModule(join(work, "lockd.js"));
     buildTypes(join(work, "types"));
+    writeFileSync(join(work, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+    copyFileSync(join(root, "docs/client.md"), join(work, "README.md"));
+    copyFileSync(join(root, "LICENSE"), join(work, "LICENSE"));
+    // mkdtemp makes it for its user alone
+    chmodSync(work, 0o755);
     rmSync(folder, { recursive: true, force: true });
     renameSync(work, folder);
   } finally {
@@ -27,23 +46,12 @@ export async function buildLibrary(folder: string): Promise<void> {
 export async function packLibrary(folder: string): Promise<string> {
   const work = mkdtempSync(join(folder, ".packing-"));
   try {
-    await buildLibrary(join(work, "client"));
-    const manifest = {
-      name: "lockd",
-      version,
-      description: "Client library of the lockd lock service",
-      license: "MIT",
-      type: "module",
-      engines: { node: ">=20" },
-      exports: { ".": { types: "./client/types/client/index.d.ts", default: "./client/lockd.js" } },
-    };
-    writeFileSync(join(work, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
-    copyFileSync(join(root, "docs/client.md"), join(work, "README.md"));
-    copyFileSync(join(root, "LICENSE"), join(work, "LICENSE"));
-    const pack = Bun.spawnSync(["npm", "pack", "--silent", "--offline"], { cwd: work, env: cleanEnvironment(), stdout: "pipe", stderr: "pipe" });
+    const client = join(work, "client");
+    await buildLibrary(client);
+    const pack = Bun.spawnSync(["npm", "pack", "--silent", "--offline"], { cwd: client, env: cleanEnvironment(), stdout: "pipe", stderr: "pipe" });
     if (pack.exitCode !== 0) throw new Error(`pack client library: ${pack.stderr.toString()}`);
     const packed = join(folder, packageName);
-    renameSync(join(work, `lockd-${version}.tgz`), packed);
+    renameSync(join(client, `lockd-${version}.tgz`), packed);
     return packed;
   } finally {
     rmSync(work, { recursive: true, force: true });

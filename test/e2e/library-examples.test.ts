@@ -1,8 +1,8 @@
 /** The programs of examples/clients under Bun and Node, and the library as the package that a release has. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { copyFileSync, mkdirSync } from "node:fs";
+import { copyFileSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { packageName, packLibrary } from "../../scripts/library.ts";
+import { buildLibrary, packageName, packLibrary } from "../../scripts/library.ts";
 import { environment, eventually, temporaryDirectory, TestServer } from "./kit.ts";
 import { Program, RUNTIMES, Workshop } from "./library-kit.ts";
 
@@ -67,10 +67,24 @@ for (const runtime of RUNTIMES) {
   });
 }
 
-test("the package of a release is installed by npm without a network, and works under its name", async () => {
+async function packageFile(): Promise<string> {
   const packed = await packLibrary(directory.path);
   expect(packed).toBe(join(directory.path, packageName));
-  const home = join(directory.path, "program");
+  return packed;
+}
+
+async function buildFolder(): Promise<string> {
+  const folder = join(directory.path, "built/client");
+  await buildLibrary(folder);
+  const open = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((path) => (statSync(join(folder, path)).mode & 0o444) === 0o444);
+  expect(open).toEqual(expect.arrayContaining(["lockd.js", "package.json", "types/client/index.d.ts", "README.md", "LICENSE"]));
+  expect(statSync(folder).mode & 0o777).toBe(0o755);
+  return folder;
+}
+
+for (const [name, make] of [["package of a release", packageFile], ["folder of a build", buildFolder]] as const) test(`the ${name} is installed by npm without a network, and works under its name`, async () => {
+  const packed = await make();
+  const home = join(directory.path, `program of the ${name}`);
   mkdirSync(home);
   const npm = Bun.spawn(["npm", "install", "--offline", "--silent", "--no-audit", "--no-fund", packed], { cwd: home, env: environment(), stdout: "pipe", stderr: "pipe" });
   expect([await npm.exited, await new Response(npm.stderr).text()]).toEqual([0, ""]);

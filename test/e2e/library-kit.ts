@@ -2,7 +2,7 @@
  * What the tests of the client library share: the library built as a release has it, installed where
  * programs find it as `lockd`, and programs that run under Bun and under Node.
  */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { buildLibrary } from "../../scripts/library.ts";
 import { environment, eventually, type Finished, readLines, temporaryDirectory } from "./kit.ts";
@@ -58,10 +58,7 @@ export class Workshop {
   static async open(name: string): Promise<Workshop> {
     const { path, remove } = temporaryDirectory(name);
     const library = join(path, "node_modules/lockd");
-    mkdirSync(library, { recursive: true });
-    await buildLibrary(join(library, "client"));
-    const exports = { ".": { types: "./client/types/client/index.d.ts", default: "./client/lockd.js" } };
-    writeFileSync(join(library, "package.json"), JSON.stringify({ name: "lockd", type: "module", exports }));
+    await buildLibrary(library);
     writeFileSync(join(path, "package.json"), JSON.stringify({ type: "module" }));
     return new Workshop(path, remove);
   }
