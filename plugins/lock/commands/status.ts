@@ -20,9 +20,16 @@ function statusText(status: StatusBody): string {
   const ready = status.ready ? "ready" : `not ready: ${status.reason ?? "for an unknown reason"}`;
   const lines = [
     `${printable(status.name)}: ${status.mode}, lockd ${status.version}, ${ready}`,
-    `cluster ${cluster.id}: ${cluster.size} member${cluster.size === 1 ? "" : "s"}, quorum ${cluster.quorum}, leaders ${status.leaders.map(printable).join(", ")}`,
-    ...cluster.members.map((member) => `  ${printable(member.name)}  ${member.address}  ${member.role}  ${member.connected ? "connected" : "not connected"}`),
+    // one node says nothing of a cluster that its own line does not say
+    ...(cluster.size === 1 ? [] : clusterLines(status)),
     `${status.tickets} ticket${status.tickets === 1 ? "" : "s"}, ${status.waiting} waiting; up ${formatDuration(status.uptime)}`,
   ];
   return `${lines.join("\n")}\n`;
+}
+
+function clusterLines({ cluster, leaders }: StatusBody): string[] {
+  return [
+    `cluster ${cluster.id}: ${cluster.size} members, quorum ${cluster.quorum}, leaders ${leaders.map(printable).join(", ")}`,
+    ...cluster.members.map((member) => `  ${printable(member.name)}  ${member.address}  ${member.role}  ${member.connected ? "connected" : "not connected"}`),
+  ];
 }
