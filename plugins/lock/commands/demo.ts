@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { CommandContext } from "../../../src/cli/types.ts";
 import { LockdError } from "../../../src/errors.ts";
-import { Stage } from "../demo/stage.ts";
+import { Stage, typedName } from "../demo/stage.ts";
 
 const JOBS = 3;
 
@@ -26,7 +26,8 @@ export async function run(context: CommandContext): Promise<number> {
     await stage.clear();
   }
   say("");
-  say("Everything was in a temporary directory, which is gone now. Next: `lockd serve`, then `lockd exec --help`.");
+  const name = typedName(context.environment["PATH"]);
+  say(`Everything was in a temporary directory, which is gone now. Next: \`${name} serve\`, then \`${name} exec --help\`.`);
   await written;
   return 0;
 }

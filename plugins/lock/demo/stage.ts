@@ -2,7 +2,7 @@
  * What the demonstration runs on: a temporary directory, a server of its own on a free port, and
  * commands of this same executable, shown as they would be typed. Ends everything it began.
  */
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LockdError } from "../../../src/errors.ts";
@@ -125,3 +125,10 @@ async function* lines(stream: ReadableStream<Uint8Array>): AsyncGenerator<string
 }
 
 const quoted = (word: string): string => (/^[A-Za-z0-9_./:=-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+/** What starts this executable when it is typed: `lockd` where PATH leads to it, else its path. */
+export function typedName(path: string | undefined): string {
+  if (!import.meta.url.includes("/$bunfs/")) return "lockd";
+  const found = Bun.which("lockd", { PATH: path ?? "" });
+  return found !== null && realpathSync(found) === realpathSync(process.execPath) ? "lockd" : quoted(process.execPath);
+}
