@@ -124,3 +124,13 @@ class Lock:
             self.pump(lambda: self.released)
         except (OSError, LockdError) as error:
             self.error = error if isinstance(error, LockdError) else LockdError("unavailable", str(error))
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3: sys.exit("usage: lockd_client.py OBJECT SECONDS    (holds a lock that long; server: $LOCKD_CONNECT, by default 127.0.0.1:4050)")
+    host, _, port = os.environ.get("LOCKD_CONNECT", "127.0.0.1:4050").rpartition(":")
+    try:
+        with Lock(sys.argv[1], server=(host.strip("[]"), int(port))) as held:
+            print(f"{sys.argv[1]} is held, token {held.token}", flush=True)
+            time.sleep(float(sys.argv[2]))
+            if not held.held: sys.exit(f"lockd_client.py: lost: {held.lost or held.error}")
+    except (LockdError, OSError) as error: sys.exit(f"lockd_client.py: {error}")

@@ -178,10 +178,27 @@ describe("the Python client", () => {
     expect((await blocker.finished).code).toBe(0);
   });
 
+  test("run by itself holds a lock for a while, or says how it is used", async () => {
+    const run = async (...words: readonly string[]): Promise<[number, string, string]> => {
+      const child = Bun.spawn(["python3", resolve(WORKER, "../../../examples/python/lockd_client.py"), ...words], {
+        env: environment({ LOCKD_CONNECT: server.address }),
+        stdout: "pipe",
+        stderr: "pipe",
+      });
+      return [await child.exited, await new Response(child.stdout).text(), await new Response(child.stderr).text()];
+    };
+    expect(await run()).toEqual([1, "", expect.stringMatching(/^usage: lockd_client.py OBJECT SECONDS /)]);
+    expect(await run("python/main", "0.1")).toEqual([0, expect.stringMatching(/^python\/main is held, token \d+\n$/), ""]);
+    expect(await run("", "0.1")).toEqual([1, "", expect.stringMatching(/^lockd_client.py: invalid: /)]);
+    expect(await server.list("python/main")).toEqual([]);
+  });
+
   test("needs nothing but the standard library, and stays about sixty lines beside its CBOR", () => {
     const source = readFileSync(resolve(import.meta.dir, "../../examples/python/lockd_client.py"), "utf8");
     expect([...source.matchAll(/^(?:import|from) (.+)$/gm)].map((match) => match[1])).toEqual(["base64, os, socket, struct, sys, threading, time"]);
-    const lines = source.slice(source.indexOf("class Lock:")).split("\n").filter((line) => /^\s*[^\s#]/.test(line));
+    const end = source.indexOf("if __name__");
+    const lines = source.slice(source.indexOf("class Lock:"), end).split("\n").filter((line) => /^\s*[^\s#]/.test(line));
     expect(lines.length).toBeLessThan(80);
+    expect(source.slice(end).trimEnd().split("\n").length).toBeLessThan(10);
   });
 });
