@@ -15,7 +15,6 @@ export const CBOR_LIMITS: CborLimits = { depthMax: 32, itemsMax: 1 << 20 };
 
 const KEY_CACHE_SLOTS = 1024;
 const KEY_BYTES_MAX_CACHED = 24;
-const LATIN1_LOOP_MAX = 12;
 const MAJOR_NAMES = ["integer", "integer", "byte string", "text", "array", "map", "tag", "simple value"];
 
 /** Fatal: invalid UTF-8 throws. ignoreBOM: a leading U+FEFF belongs to the text. */
@@ -163,10 +162,7 @@ export class CborDecoder {
     for (let at = start; at < end; at++) {
       if (this.#byte(at) > 0x7f) return decodeUtf8(source.subarray(start, end));
     }
-    if (length > LATIN1_LOOP_MAX) return source.toString("latin1", start, end);
-    let text = "";
-    for (let at = start; at < end; at++) text += String.fromCharCode(this.#byte(at));
-    return text;
+    return source.toString("latin1", start, end);
   }
 
   #array(count: number, depth: number): unknown[] {

@@ -130,14 +130,16 @@ export class CborWriter {
   #map(map: object, depth: number): void {
     const prototype: unknown = Object.getPrototypeOf(map);
     assert(prototype === Object.prototype || prototype === null, "only plain objects can be encoded");
-    const entries = Object.entries(map);
+    const fields = map as Readonly<Record<string, unknown>>;
+    const keys = Object.keys(fields);
     let count = 0;
-    for (const entry of entries) if (entry[1] !== undefined) count++;
+    for (const key of keys) if (fields[key] !== undefined) count++;
     this.#header(5, count);
-    for (const entry of entries) {
-      if (entry[1] === undefined) continue;
-      this.text(entry[0]);
-      this.value(entry[1], depth);
+    for (const key of keys) {
+      const value = fields[key];
+      if (value === undefined) continue;
+      this.text(key);
+      this.value(value, depth);
     }
   }
 

@@ -115,6 +115,8 @@ export class Ticket implements Recorded, Timed {
   /** the renewals that cover it, if any */
   group: RenewalGroup | null = null;
 
+  #text: string | null = null;
+
   constructor(
     readonly number: number,
     readonly session: Session,
@@ -135,7 +137,8 @@ export class Ticket implements Recorded, Timed {
 
   /** The ticket key as people see it: 8 hex digits of the number, a slash, the entering key. */
   get text(): string {
-    return ticketText(this.number, this.session.id);
+    this.#text ??= ticketText(this.number, this.session.id);
+    return this.#text;
   }
 
   /** End of the obtention timeout; null: none. */
