@@ -1,9 +1,9 @@
 /** How a command becomes a client: servers and credentials from its options, and who asks. */
-import { readFileSync } from "node:fs";
 import { connect, type LockdClient } from "../client/client.ts";
 import type { ConfigReader } from "../config/reader.ts";
 import { readClientSecurity } from "../security/client-files.ts";
 import { clientFiles } from "../security/option-names.ts";
+import { currentAccount } from "../system/accounts.ts";
 import { softwareVersion } from "../version.ts";
 import type { ConnectChoices } from "./types.ts";
 
@@ -17,6 +17,7 @@ export async function connectClient(values: ConfigReader, choices: ConnectChoice
     software: `lockd ${await softwareVersion()}`,
     wait: choices.waitMs,
     signal: choices.signal,
+    onRetry: choices.onRetry,
   });
 }
 
@@ -25,19 +26,5 @@ export async function connectClient(values: ConfigReader, choices: ConnectChoice
  * not changed by every way to become another user; else LOGNAME, else the number.
  */
 function userName(): string {
-  const uid = process.getuid?.();
-  const named = uid === undefined ? undefined : accountName(uid);
-  return named ?? process.env["LOGNAME"] ?? process.env["USER"] ?? `uid ${uid ?? "unknown"}`;
-}
-
-function accountName(uid: number): string | undefined {
-  try {
-    for (const line of readFileSync("/etc/passwd", "utf8").split("\n")) {
-      const [name, , id] = line.split(":");
-      if (id === String(uid)) return name;
-    }
-  } catch {
-    // a system without that file: the environment has to do
-  }
-  return undefined;
+  return currentAccount()?.name ?? process.env["LOGNAME"] ?? process.env["USER"] ?? `uid ${process.getuid?.() ?? "unknown"}`;
 }

@@ -286,7 +286,8 @@ export class Channel {
   #greeted(frame: Frame, opening: Opening): void {
     const { protocol, name, cluster, software, features } = frame.body;
     if (frame.type === "ERROR") {
-      this.fail(errorOf(frame.body, this.label));
+      const refusal = errorOf(frame.body, this.label);
+      this.fail(this.#handshake?.explain(refusal) ?? refusal);
     } else if (frame.type === "CHALLENGE") {
       this.#attempt(this.#handshake, (handshake) => this.send("PROOF", 0, handshake.prove(frame.body["nonce"])));
     } else if (frame.type !== "HELLO") {

@@ -1,8 +1,8 @@
 /** The options of the core, and its one section. A plugin's options stand in its own section; see src/plugin/types.ts. */
 import { hostname } from "node:os";
-import { join } from "node:path";
 import { isTerminal } from "../terminal.ts";
 import { checkClientTable } from "../security/clients.ts";
+import { defaultDataDirectory } from "./data-directory.ts";
 import type { OptionSpec, SectionSpec } from "./types.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -145,11 +145,3 @@ const NODE_NAME = {
   pattern: /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
   accepted: "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit",
 };
-
-function defaultDataDirectory(environment: Environment): string {
-  if (process.getuid?.() === 0) return "/var/lib/lockd";
-  const state = environment["XDG_STATE_HOME"];
-  // the XDG specification tells to ignore relative paths
-  if (state?.startsWith("/") === true) return join(state, "lockd");
-  return join(environment["HOME"] ?? "/", ".local", "state", "lockd");
-}

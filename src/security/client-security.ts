@@ -34,6 +34,12 @@ export interface ServerFacts {
   loopback: boolean;
 }
 
+/** How the sentence of a server ends that was shown something and does not take it. */
+const NOT_ACCEPTED = "the credentials are not accepted";
+const SECRET_HINT = "the secret that was given is not the server's: --secret-file must hold the same as the server's file";
+const NO_SECRET_HINT = "this server takes no secret: give --token-file, or --tls-cert and --tls-key, as it wants it";
+const TOKEN_HINT = "the token that was given is not one of this server's clients";
+
 /** One handshake, from HELLO to HELLO. */
 export class ClientHandshake {
   readonly #security: ClientSecurity;
@@ -77,6 +83,17 @@ export class ClientHandshake {
         hint: "it may not be the server you mean, or it was started without --secret-file",
       });
     }
+  }
+
+  /**
+   * The server's refusal with a hint that knows what was shown: the server tells everybody the same, so that
+   * nobody learns from it which of several credentials was nearly right.
+   */
+  explain(refusal: LockdError): LockdError {
+    if (refusal.code !== "denied" || !refusal.message.endsWith(NOT_ACCEPTED)) return refusal;
+    const { token, secret } = this.#security;
+    const hint = token !== undefined ? TOKEN_HINT : this.#serverNonce !== null ? SECRET_HINT : secret !== undefined ? NO_SECRET_HINT : refusal.hint;
+    return new LockdError("denied", refusal.message, { ...(hint === undefined ? {} : { hint }), retryable: refusal.retryable, cause: refusal });
   }
 
   #shared(clientNonce: Uint8Array, serverNonce: Uint8Array) {

@@ -2,13 +2,14 @@
  * The security of a server's wire out of its configuration: files are read and checked here, at the
  * start and again at each reload. Knows no socket; keeps secrets in memory only.
  */
-import { createHash, createPrivateKey, X509Certificate } from "node:crypto";
+import { createHash } from "node:crypto";
 import type { ConfigReader } from "../config/reader.ts";
 import { LockdError } from "../errors.ts";
 import { Authenticator } from "./authenticator.ts";
 import { sameBytes } from "./challenge.ts";
 import { type ClientEntry, clientEntries } from "./clients.ts";
 import { readableByAll, readPem, readSecret, readToken } from "./files.ts";
+import { checkPair, parseCertificate } from "./key-pair.ts";
 import { AccessRules } from "./rules.ts";
 
 /** Contents of the PEM files. */
@@ -99,27 +100,6 @@ function readTls(values: ConfigReader): ServerTls | null {
   if (ca !== null && caFile !== null) parseCertificate("tls-ca", caFile, ca);
   const certificateHash = new Uint8Array(createHash("sha256").update(raw).digest());
   return { certificate, key, ca, certificateHash, expiresMs: Date.parse(validTo) };
-}
-
-/** What TLS would say only when somebody connects. */
-function checkPair(files: { certificate: string; certificateFile: string; key: string; keyFile: string }): X509Certificate {
-  const certificate = parseCertificate("tls-cert", files.certificateFile, files.certificate);
-  let matches: boolean;
-  try {
-    matches = certificate.checkPrivateKey(createPrivateKey(files.key));
-  } catch (error) {
-    throw new LockdError("config", `read tls-key ${files.keyFile}: it is not a private key without a passphrase`, { cause: error });
-  }
-  if (!matches) throw new LockdError("config", `read tls-key ${files.keyFile}: it does not belong to the certificate ${files.certificateFile}`);
-  return certificate;
-}
-
-function parseCertificate(option: string, path: string, pem: string): X509Certificate {
-  try {
-    return new X509Certificate(pem);
-  } catch (error) {
-    throw new LockdError("config", `read ${option} ${path}: it is not a certificate`, { cause: error });
-  }
 }
 
 function digestOf(...parts: readonly (string | Uint8Array)[]): string {

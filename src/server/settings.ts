@@ -4,6 +4,7 @@
  */
 import { lookup } from "node:dns/promises";
 import { type Address, parseAddress } from "../config/address.ts";
+import { dataDirectory } from "../config/data-directory.ts";
 import { ConfigReader } from "../config/reader.ts";
 import type { Config } from "../config/types.ts";
 import { assert, LockdError } from "../errors.ts";
@@ -37,7 +38,7 @@ export function readSettings(config: Config): ServerSettings {
     name: values.string("name"),
     listen: values.string("listen"),
     http: http === null ? null : addressOf(http),
-    dataDirectory: values.string("data"),
+    dataDirectory: dataDirectory(values),
     insecure: values.boolean("insecure"),
     clients: clientsOf(config),
     traceMessages: values.boolean("trace-messages"),

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { coreOptions } from "../../src/config/core-options.ts";
-import { type GivenFlag, loadConfig, type LoadRequest } from "../../src/config/load.ts";
+import { dataDirectory } from "../../src/config/data-directory.ts";
+import { flagValues, type GivenFlag, loadConfig, type LoadRequest } from "../../src/config/load.ts";
 import { ConfigReader } from "../../src/config/reader.ts";
 import { configTemplate } from "../../src/config/template.ts";
 import type { OptionSpec, SectionSpec } from "../../src/config/types.ts";
@@ -237,9 +238,10 @@ test("the data directory follows the user: root has one, others the XDG state", 
     const spec = coreOptions(environment).find((option) => option.name === "data");
     return typeof spec?.default === "function" ? spec.default() : undefined;
   };
-  const asUser = <T>(body: () => T): T => {
+  const homeOf = (uid: number) => readFileSync("/etc/passwd", "utf8").split("\n").map((line) => line.split(":")).find((fields) => fields[2] === String(uid))?.[5];
+  const asUser = <T>(body: () => T, uid: number): T => {
     const original = process.getuid;
-    process.getuid = () => 1000;
+    process.getuid = () => uid;
     try {
       return body();
     } finally {
@@ -250,5 +252,12 @@ test("the data directory follows the user: root has one, others the XDG state", 
     expect(path({ XDG_STATE_HOME: "/s", HOME: "/h" })).toBe("/s/lockd");
     expect(path({ XDG_STATE_HOME: "relative", HOME: "/h" })).toBe("/h/.local/state/lockd");
     expect(path({ HOME: "/h" })).toBe("/h/.local/state/lockd");
-  });
+  }, 1000);
+  // without HOME it is the home that /etc/passwd names, and nobody's is none
+  asUser(() => expect(path({})).toBe(`${homeOf(65534)}/.local/state/lockd`), 65534);
+  asUser(() => {
+    for (const environment of [{}, { HOME: "" }, { HOME: "relative" }]) expect(path(environment)).toBeNull();
+    const values = new ConfigReader(flagValues(coreOptions({}), new Map(), "/"));
+    expect(() => dataDirectory(values)).toThrow(expect.objectContaining({ code: "config", exitCode: 78, hint: expect.stringContaining("--data") }));
+  }, 3_999_999_999);
 });

@@ -82,6 +82,13 @@ describe("a server with a secret, without TLS", () => {
     expectDenied(await secured.run(["exec", "a", ...flags(), "--", "echo", "never"]), sentence);
   });
 
+  test("and its client say of a secret or token that was given that it is not the right one", async () => {
+    const hinted = async (...flags: string[]) => (await secured.run(["list", ...flags])).stderr.split("\n")[1];
+    expect(await hinted("--secret-file", otherSecret.path)).toContain("the secret that was given is not the server's");
+    expect(await hinted("--token-file", otherToken.path)).toContain("the token that was given is not one of this server's clients");
+    expect(await hinted()).toContain("give --secret-file");
+  });
+
   test("tells nothing to who has not said who it is", async () => {
     const client = await RawClient.open(secured.address);
     client.send("HELLO", { ...HELLO, cluster: "guessed", auth: { nonce: new Uint8Array(32) } });
@@ -178,6 +185,11 @@ describe("a server with TLS, certificates, a secret and tokens", () => {
     ["trusts another CA", () => ["--tls-ca", stranger.ca, "--secret-file", secret.path], "its certificate is not accepted: it is not of a CA"],
   ])("and a client that %s come apart with 77 and a sentence", async (_name, flags, sentence) => {
     for (const argv of [["list"], ["exec", "ci/a", "--", "echo", "never"]]) expectDenied(await run(argv, flags()), sentence);
+  });
+
+  test("is not even asked by a client whose key belongs to another certificate: 78, as a server would say it", async () => {
+    const { code, stderr } = await run(["list"], ["--tls-cert", alice.cert, "--tls-key", stranger.key, "--tls-ca", server.ca]);
+    expect([code, stderr]).toEqual([78, `lockd: read tls-key ${stranger.key}: it does not belong to the certificate ${alice.cert}\n`]);
   });
 
   test("is refused when its certificate names another host, or has expired", async () => {

@@ -1,5 +1,7 @@
 /** `lockd doctor`: what would keep lockd from working here, each with what to do about it. Changes nothing. */
 import { realClock } from "../../clock/real.ts";
+import { dataDirectory } from "../../config/data-directory.ts";
+import { LockdError } from "../../errors.ts";
 import { softwareVersion } from "../../version.ts";
 import { printable } from "../../text.ts";
 import { type Check, type CheckState, errorText } from "../doctor/check.ts";
@@ -17,7 +19,7 @@ const STATE_COLUMNS = 9;
 export const doctor: CommandModule = {
   async run({ out, values, environment, loadConfig, connect }) {
     const software = await softwareVersion();
-    const directory = { path: values.string("data"), given: values.given("data") };
+    const directory = () => ({ path: dataDirectory(values), given: values.given("data") });
     // all at the same time: each is bounded by itself, and so the whole is
     const groups = await Promise.all([
       attempt("version", () => checkVersion(software)),
@@ -25,8 +27,8 @@ export const doctor: CommandModule = {
       attempt("environment", () => checkEnvironment(environment)),
       attempt("limits", () => checkLimits()),
       attempt("exec", checkSystem),
-      attempt("data-directory", () => checkDirectory(directory)),
-      attempt("sync", () => checkSync(directory)),
+      attempt("data-directory", () => checkDirectory(directory())),
+      attempt("sync", () => checkSync(directory())),
       attempt("clock", () => checkClocks(realClock())),
       attempt("server", () => checkServers({ values, connect }, software)),
     ]);
@@ -51,6 +53,9 @@ async function attempt(name: string, run: () => Check | readonly Check[] | Promi
     const checks = await run();
     return "check" in checks ? [checks] : checks;
   } catch (error) {
+    if (error instanceof LockdError && error.code === "config") {
+      return [{ check: name, state: "failed", summary: error.message, ...(error.hint === undefined ? {} : { hint: error.hint }) }];
+    }
     return [{ check: name, state: "failed", summary: `could not be checked: ${errorText(error)}`, hint: "please report it, with this line" }];
   }
 }
