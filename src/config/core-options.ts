@@ -26,7 +26,7 @@ export function coreOptions(environment: Environment): readonly OptionSpec[] {
     {
       name: "listen",
       type: "address",
-      help: "address that clients and peers connect to; port 0 takes any free one",
+      help: "address that clients connect to; port 0 takes any free one",
       default: "127.0.0.1:4050",
     },
     {

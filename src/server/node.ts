@@ -213,7 +213,7 @@ export class ServerNode {
     this.#beat = addProcessMetrics(this.#metrics, clock, timers);
     const metrics = this.#metrics;
     metrics.gauge("lockd_build_info", "Always 1; the labels say what runs.", { version: software, mode }).set(1);
-    metrics.gaugeFrom("lockd_connections", "Open connections of clients and peers.", () => this.#listener?.connections ?? 0);
+    metrics.gaugeFrom("lockd_connections", "Open connections of clients.", () => this.#listener?.connections ?? 0);
     metrics.gaugeFrom("lockd_connections_max", "Connections that may be open at once.", () => this.#listener?.connectionsMax ?? 0);
     metrics.counterFrom("lockd_store_commits_total", "Transactions made durable.", () => store.stats().commits);
     metrics.counterFrom("lockd_store_batches_total", "Batches made durable, several to a transaction.", () => store.stats().batches);
