@@ -2,11 +2,12 @@
  * The entry of the executable: picks the way to go before anything is loaded, because helpers and
  * `--version` must start in milliseconds. Assembles core and bundled plugins, and nothing else.
  */
+import { stdoutWasClosed } from "../src/cli/closed-stdout.ts";
 import { softwareVersion } from "../src/version.ts";
 
 const [first = "", ...rest] = process.argv.slice(2);
 
-if (first === "--version" && rest.length === 0) {
+if (first === "--version" && rest.length === 0 && !stdoutWasClosed()) {
   console.log(`lockd ${await softwareVersion()}`);
 } else if (first === "__shim") {
   const { main } = await import("../plugins/lock/exec/shim.ts");

@@ -111,16 +111,16 @@ export const lockCommand: CommandSpec = {
   summary: "take a lock and print its handle and token",
   description:
     "Prints HANDLE TOKEN. The handle is a secret that suffices to renew and unlock. Without --hold the\n" +
-    "lock lives by itself until it is unlocked or its duration ends.",
+    "lock lives by itself until it is unlocked or its duration ends. Finding a server is part of the wait.",
   positionals: [objects],
   flags: [
     ...lockFlags,
     durationFlag(null, "10s with --hold, else 30s"),
-    { name: "hold", type: "boolean", default: false, help: "keep the lock, renewed, until a signal comes or stdin closes" },
+    { name: "hold", type: "boolean", default: false, help: "keep the lock, renewed, until a signal comes, or until stdin closes if it is a pipe or a terminal (/dev/null and files never end it)" },
   ],
   options: [...CLIENT, "json"],
   examples: [
-    ["read -r handle token <<EOF\n    $(lockd lock backup --duration 5m)\n    EOF", "takes a lock from a script"],
+    ["taken=$(lockd lock deploy --duration 10m) || exit; handle=${taken% *} token=${taken#* }", "in a script, which goes on only with the lock; then: trap 'lockd unlock \"$handle\"' EXIT"],
     ["lockd lock a b --wait 0", "both or none, at once or not at all (exit code 75)"],
   ],
   load: () => import("./commands/lock.ts"),
@@ -131,7 +131,7 @@ export const otherCommands: readonly CommandSpec[] = [
     name: "unlock",
     group: LOCKS,
     summary: "end a lock by its handle",
-    positionals: [{ name: "HANDLE", help: "the handle; - reads it from stdin; absent: from LOCKD_HANDLE", arity: "optional" }],
+    positionals: [{ name: "HANDLE", help: "the handle; - reads it from stdin; absent: from LOCKD_HANDLE, but not inside `lockd exec`, which ends its lock itself", arity: "optional" }],
     options: [...CLIENT, "json"],
     examples: [['lockd unlock "$handle"', "exit code 66 when it is not held, 76 when it was lost before"]],
     load: () => import("./commands/unlock.ts"),
@@ -242,7 +242,7 @@ export const otherCommands: readonly CommandSpec[] = [
     group: ADMIN,
     summary: "end a session: its waiting tickets go, its locks are forced out",
     positionals: [{ name: "SESSION", help: "id as `lockd sessions` shows it", arity: "one", complete: { load: () => import("./commands/complete-sessions.ts") } }],
-    description: "Its locks are taken as `lockd release --force` takes one.",
+    description: "Its locks are taken as `lockd release --force` takes one. Detached locks stay: they belong to their handles.",
     flags: [deadFlag, { name: "reason", type: "string", default: "", defaultText: "none", help: "kept in the history", valueName: "TEXT" }],
     options: [...CLIENT, "json"],
     examples: [["lockd kick Zk3v0pYwQ8mJ4sXnB1rTfA", ""]],

@@ -6,6 +6,7 @@ import { writeSync } from "node:fs";
 import { LockdError } from "../errors.ts";
 import { isTerminal } from "../terminal.ts";
 import { escapeProse } from "../text.ts";
+import { stdoutWasClosed } from "./closed-stdout.ts";
 import type { Output } from "./output.ts";
 
 /** Where bytes go; replaced in tests. */
@@ -87,7 +88,10 @@ export function wantsColour(environment: Readonly<Record<string, string | undefi
 
 /** Standard output and error of this process. Bun.write costs 0.4 ms at start, process.stdout 8 ms. */
 export const processSinks: Sinks = {
-  stdout: (data) => Bun.write(Bun.stdout, data),
+  stdout: async (data) => {
+    if (stdoutWasClosed()) throw new Error("it is closed");
+    await Bun.write(Bun.stdout, data);
+  },
   // loaded for commands that wait alone: start-up time counts
   isUnread: async () => (await import("../system/files.ts")).isUnread(1),
   stderr: (text) => {

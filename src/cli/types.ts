@@ -5,6 +5,7 @@
 import type { LockdClient } from "../client/client.ts";
 import type { ConfigReader } from "../config/reader.ts";
 import type { Config, OptionSpec } from "../config/types.ts";
+import type { LockdError } from "../errors.ts";
 import type { Output } from "./output.ts";
 
 export interface PositionalSpec {
@@ -70,6 +71,8 @@ export interface ConnectChoices {
   /** how long to look for a server: absent, one round over all; null: without end */
   waitMs?: number | null;
   signal?: AbortSignal;
+  /** called after each round without a server that is followed by another one */
+  onRetry?: (failure: LockdError) => void;
 }
 
 export interface CommandContext {

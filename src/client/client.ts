@@ -62,6 +62,8 @@ export interface ConnectOptions {
   /** how to find a server: absent, one round over all; else rounds until this many milliseconds are over, null: without end */
   wait?: number | null | undefined;
   signal?: AbortSignal | undefined;
+  /** called after each round without a server that is followed by another one */
+  onRetry?: ((failure: LockdError) => void) | undefined;
   /** for one server with all its addresses, default 2000 */
   connectTimeoutMs?: number | undefined;
   /** for one plain request such as `status`, default 10,000 */
@@ -91,7 +93,7 @@ export interface ConnectOptions {
 export async function connect(options: ConnectOptions): Promise<LockdClient> {
   const client = new LockdClient(options);
   try {
-    await client.connected(options.wait === undefined ? 0 : options.wait, options.signal);
+    await client.connected(options.wait === undefined ? 0 : options.wait, options.signal, options.onRetry);
     return client;
   } catch (error) {
     await client.close();
@@ -139,8 +141,8 @@ export class LockdClient implements AsyncDisposable {
   }
 
   /** Finds a server within `waitMs` (at least one round, null: without end). Rejects as `connect`. */
-  connected(waitMs: number | null, signal?: AbortSignal): Promise<void> {
-    return this.#runtime.link.connect(waitMs, signal);
+  connected(waitMs: number | null, signal?: AbortSignal, onRetry?: (failure: LockdError) => void): Promise<void> {
+    return this.#runtime.link.connect(waitMs, signal, onRetry && ((failure) => callBack(() => onRetry(failure))));
   }
 
   /** Public id of this client's session, as listings show it. */

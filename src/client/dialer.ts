@@ -7,6 +7,7 @@ import { LockdError } from "../errors.ts";
 import type { ClientSecurity } from "../security/client-security.ts";
 import { type Channel, type ClientIdentity, describeNetworkError, openChannel } from "./channel.ts";
 import type { Endpoint } from "./endpoint.ts";
+import { NoServerError } from "./errors.ts";
 import type { LeaseClock } from "./lease-clock.ts";
 import type { Dial, Resolve } from "./transport.ts";
 
@@ -133,12 +134,9 @@ export class Dialer {
 function roundError(failures: readonly { text: string; error: LockdError }[]): LockdError {
   const first = failures[0]?.error;
   if (first !== undefined && failures.every(({ error }) => !error.retryable && error.code === first.code)) return first;
-  const reasons = failures.map(({ text, error }) => {
-    const reason = error.message.replace(/^(?:connect|talk) to [^ ]+(?: \([^)]*\))?: /, "");
-    return `${text}: ${reason}`;
-  });
-  return new LockdError("unavailable", `reach a server: ${reasons.join("; ")}`, {
-    hint: "check that a server runs there and that --connect names it",
-    cause: first,
-  });
+  const attempts = failures.map(({ text, error }) => ({
+    server: text,
+    reason: error.message.replace(/^(?:connect|talk) to [^ ]+(?: \([^)]*\))?: /, ""),
+  }));
+  return new NoServerError(attempts, first);
 }

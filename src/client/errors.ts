@@ -12,6 +12,20 @@ export interface LockFailedDetails {
   position: number | null;
 }
 
+/** A round in which no server could be used, each for its own reason. */
+export class NoServerError extends LockdError {
+  override readonly name: string = "NoServerError";
+  readonly attempts: readonly { server: string; reason: string }[];
+
+  constructor(attempts: readonly { server: string; reason: string }[], cause: unknown) {
+    super("unavailable", `reach a server: ${attempts.map(({ server, reason }) => `${server}: ${reason}`).join("; ")}`, {
+      hint: "check that a server runs there and that --connect names it",
+      cause,
+    });
+    this.attempts = attempts;
+  }
+}
+
 /** What to do about a refusal of the server, where there is something. */
 const HINTS: Partial<Record<ErrorCode, string>> = {
   deadlock: "take several locks in the same order everywhere, or all at once: `lockd exec A B -- CMD`",
@@ -23,7 +37,8 @@ export class LockFailedError extends LockdError {
   readonly details: LockFailedDetails;
 
   constructor(code: ErrorCode, message: string, details: LockFailedDetails, options: LockdErrorOptions = {}) {
-    super(code, message, { hint: HINTS[code], ...options });
+    const hint = HINTS[code];
+    super(code, message, { ...(hint === undefined ? {} : { hint }), ...options });
     this.details = details;
   }
 }

@@ -55,9 +55,9 @@ export class Link {
 
   /**
    * Connects: at least one round over all servers, more until `waitMs` is over (null: without end).
-   * Rejects as Dialer.round.
+   * Rejects as Dialer.round; `onRetry` hears why each round failed that is not the last.
    */
-  async connect(waitMs: number | null, signal?: AbortSignal): Promise<void> {
+  async connect(waitMs: number | null, signal?: AbortSignal, onRetry?: (failure: LockdError) => void): Promise<void> {
     const untilMs = waitMs === null ? Number.POSITIVE_INFINITY : this.#leaseClock.now() + waitMs;
     for (let round = 1; ; round += 1) {
       try {
@@ -68,6 +68,7 @@ export class Link {
         const failure = asLockdError(error);
         const leftMs = untilMs - this.#leaseClock.now();
         if (!failure.retryable || leftMs <= 0) throw failure;
+        onRetry?.(failure);
         await this.#sleep(Math.min(this.#dialer.backoffMs(this.#failures), leftMs), signal);
       }
     }

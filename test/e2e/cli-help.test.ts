@@ -95,7 +95,7 @@ describe("help", () => {
     for (const { path, text } of [...helps, { path: ["--help"], text: root }]) {
       const lines = (/^Examples?:\n((?:.|\n)*)$/m.exec(text)?.[1] ?? "").split("\n");
       // lines of an explanation are indented further than the command
-      const examples = lines.map((line, index) => (/^ {2}\S/.test(line) ? exampleAt(lines, index) : "")).filter((example) => example !== "");
+      const examples = lines.filter((line) => /^ {2}\S/.test(line)).map((line) => line.trim());
       expect([path, examples.length > 0]).toEqual([path, true]);
       for (const example of examples) {
         const codes = join(files.path, `codes-${(count += 1)}`);
@@ -105,15 +105,6 @@ describe("help", () => {
     }
     expect(count).toBeGreaterThan(20);
   });
-
-  /** A command, with the lines of its here-document if it has one. */
-  function exampleAt(lines: readonly string[], index: number): string {
-    const first = lines[index]?.trim() ?? "";
-    const end = /<<(\w+)$/.exec(first)?.[1];
-    if (end === undefined) return first;
-    const last = lines.findIndex((line, at) => at > index && line.trim() === end);
-    return lines.slice(index, last + 1).map((line) => line.trim()).join("\n");
-  }
 });
 
 describe("every flag of the lock commands", () => {

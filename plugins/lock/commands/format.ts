@@ -70,10 +70,15 @@ export function eventText(event: EventBody): string {
   return `${event.id}  ${iso(event.time)}  ${event.event.padEnd(9)}  ${printable(event.object)}  ${holderText(event.holder)}${tail}`;
 }
 
-/** Columns of the table of `lockd list`. */
-export const LIST_COLUMNS: readonly string[] = ["OBJECT", "STATE", "MODE", "HOLDER", "PID", "PROGRAM", "TOKEN", "FOR", "LEFT", "POS"];
+/** The table of `lockd list`, header first; a column of values only when one is shown. */
+export function listRows(tickets: readonly TicketBody[]): readonly (readonly string[])[] {
+  if (tickets.every(({ value }) => value === undefined)) return [LIST_COLUMNS, ...tickets.map(listRow)];
+  return [[...LIST_COLUMNS, "VALUE"], ...tickets.map((ticket) => [...listRow(ticket), ticket.value ?? "-"])];
+}
 
-export function listRow(ticket: TicketBody): readonly string[] {
+const LIST_COLUMNS: readonly string[] = ["OBJECT", "STATE", "MODE", "HOLDER", "PID", "PROGRAM", "TOKEN", "FOR", "LEFT", "POS"];
+
+function listRow(ticket: TicketBody): readonly string[] {
   const left = ticket.state === "waiting" ? ticket.waitLeft : ticket.state === "unlocking" ? ticket.freeIn : ticket.expiresIn;
   return [
     ticket.object,

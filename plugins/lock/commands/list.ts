@@ -2,7 +2,8 @@
 import type { CommandContext } from "../../../src/cli/types.ts";
 import { table } from "../../../src/cli/format.ts";
 import type { LockdClient } from "../../../src/client/client.ts";
-import { LIST_COLUMNS, listRow, ticketJson } from "./format.ts";
+import type { TicketBody } from "../../../src/client/protocol.ts";
+import { listRows, ticketJson } from "./format.ts";
 import { streamEvents } from "./stream.ts";
 import { withClient } from "./with-client.ts";
 
@@ -31,7 +32,7 @@ async function listJson(context: CommandContext, client: LockdClient, prefix: st
 }
 
 async function listTable(context: CommandContext, client: LockdClient, prefix: string): Promise<void> {
-  const rows: (readonly string[])[] = [LIST_COLUMNS];
-  for await (const ticket of client.list(prefix)) rows.push(listRow(ticket));
-  await context.out.write(rows.length === 1 ? "no locks\n" : table(rows));
+  const tickets: TicketBody[] = [];
+  for await (const ticket of client.list(prefix)) tickets.push(ticket);
+  await context.out.write(tickets.length === 0 ? "no locks\n" : table(listRows(tickets)));
 }

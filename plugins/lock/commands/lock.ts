@@ -11,14 +11,13 @@ import type { Lock } from "../../../src/client/lock.ts";
 import { DEFAULTS } from "../../../src/client/protocol.ts";
 import { isTerminal } from "../../../src/terminal.ts";
 import { lockOptions } from "./lock-options.ts";
-import { withClient } from "./with-client.ts";
+import { findServer } from "./obtain.ts";
 
 const ENDING_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"] as const;
 type EndingSignal = (typeof ENDING_SIGNALS)[number];
 
 export async function run(context: CommandContext): Promise<number> {
   const hold = context.values.boolean("hold");
-  const waitMs = context.values.numberOrNull("wait");
   const options = {
     ...lockOptions(context, "lock"),
     detached: !hold,
@@ -32,23 +31,24 @@ export async function run(context: CommandContext): Promise<number> {
       interrupted.abort();
     });
   }
-  const started = performance.now();
+  let client: LockdClient | null = null;
   try {
-    return await withClient(context, { program: "lockd lock", waitMs, signal: interrupted.signal }, async (client) => {
-      const left = waitMs === null ? null : Math.max(0, Math.round(waitMs - (performance.now() - started)));
-      const lock = await client.lock(context.positionals, { ...options, wait: left, signal: interrupted.signal });
-      try {
-        await printLock(context, lock);
-      } catch (error) {
-        // nobody got the handle, so nobody could unlock it
-        await client.unlockHandle(lock.handle);
-        throw error;
-      }
-      return hold ? await holdUntil(client, lock, ended) : 0;
-    });
+    const found = await findServer(context, { program: "lockd lock", signal: interrupted.signal });
+    client = found.client;
+    const lock = await found.lock(options);
+    try {
+      await printLock(context, lock);
+    } catch (error) {
+      // nobody got the handle, so nobody could unlock it
+      await client.unlockHandle(lock.handle);
+      throw error;
+    }
+    return hold ? await holdUntil(client, lock, ended) : 0;
   } catch (error) {
     if (!interrupted.signal.aborted) throw error;
     return signalCode(await ended.promise);
+  } finally {
+    await client?.close();
   }
 }
 

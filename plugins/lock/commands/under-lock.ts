@@ -9,10 +9,12 @@ import type { Lock } from "../../../src/client/lock.ts";
 import type { LockOptions } from "../../../src/client/lock-options.ts";
 import { assert } from "../../../src/errors.ts";
 import { clientFiles } from "../../../src/security/option-names.ts";
-import { bootTimeMs } from "../../../src/system/bootTimer.ts";
+import { SIGNALS } from "../../../src/system/process.ts";
+import { isTerminal } from "../../../src/terminal.ts";
 import type { OnLost } from "../exec/guardedChild.ts";
-import { readInheritance } from "../exec/inheritance.ts";
-import { runGuarded } from "../exec/run.ts";
+import { type Inheritance, readInheritance } from "../exec/inheritance.ts";
+import { type GuardedEnd, runGuarded } from "../exec/run.ts";
+import { dieOf } from "../exec/signals.ts";
 
 /** The goodbye is a courtesy to the server: what was held is released before it. */
 const CLOSE_MS_MAX = 300;
@@ -25,21 +27,31 @@ export interface UnderLock {
 
 /** Runs the child command under a lock on the positionals; the exit code. Rejects as runGuarded does. */
 export async function runUnderLock(context: CommandContext, options: UnderLock): Promise<number> {
+  const errorExit = context.values.numberOrNull("error-exit");
+  // before anything installs signal handlers
+  const inheritance = readInheritance();
   try {
-    return await runCommand(context, options);
+    const end = await runCommand(context, options, inheritance);
+    if (end.failure !== null) {
+      await report(context, end.failure);
+      return errorExit ?? end.code;
+    }
+    // a shell ends its loop or script only when it sees the signal itself
+    if (end.signal === SIGNALS.SIGINT && !inheritance.ignored.has(SIGNALS.SIGINT) && isTerminal(0)) dieOf(end.signal);
+    return end.code;
   } catch (error) {
-    const code = context.values.numberOrNull("error-exit");
-    if (code === null) throw error;
-    const { reportError } = await import("../../../src/cli/report-error.ts");
-    const { text } = reportError(error, { json: context.out.json, stack: false });
-    process.stderr.write(text);
-    return code;
+    if (errorExit === null) throw error;
+    await report(context, error);
+    return errorExit;
   }
 }
 
-async function runCommand(context: CommandContext, { command, request: requested }: UnderLock): Promise<number> {
-  // before anything installs signal handlers
-  const inheritance = readInheritance();
+async function report(context: CommandContext, error: unknown): Promise<void> {
+  const { reportError } = await import("../../../src/cli/report-error.ts");
+  process.stderr.write(reportError(error, { json: context.out.json, stack: false }).text);
+}
+
+async function runCommand(context: CommandContext, { command, request: requested }: UnderLock, inheritance: Inheritance): Promise<GuardedEnd> {
   const { values, positionals: objects, child: argv } = context;
   const request = { ...requested(), duration: values.number("duration") };
   let client: LockdClient | null = null;
@@ -51,12 +63,11 @@ async function runCommand(context: CommandContext, { command, request: requested
       inheritance,
       warn: (sentence) => context.out.warn(sentence),
       acquire: async (signal) => {
-        const waitMs = values.numberOrNull("wait");
-        const startMs = bootTimeMs();
         // its code is loaded only now: the helpers start up meanwhile
-        client = await context.connect({ program: `lockd ${command} ${basename(argv[0] ?? "")}`, waitMs, signal });
-        const leftMs = waitMs === null ? null : Math.max(0, Math.round(waitMs - (bootTimeMs() - startMs)));
-        return client.lock(objects, { ...request, wait: leftMs, signal });
+        const { findServer } = await import("./obtain.ts");
+        const found = await findServer(context, { program: `lockd ${command} ${basename(argv[0] ?? "")}`, signal });
+        client = found.client;
+        return found.lock(request);
       },
       order: (lock) => ({
         environment: {

@@ -39,6 +39,16 @@ export interface RunOptions<H extends Held> {
   warn(sentence: string): void;
 }
 
+/** What the caller of lockd is to hear of a command's end. */
+export interface GuardedEnd {
+  /** the command's own, or 128+N when it, or the wait for the lock, was ended by signal N; 126 and 127 when it cannot be run */
+  code: number;
+  /** N, when it was a signal */
+  signal: number | null;
+  /** why the command could not be run */
+  failure: LockdError | null;
+}
+
 /** Answers a signal while waiting within a second, also when the server does not. */
 const CANCEL_MS_MAX = 700;
 const RELEASE_MS_MAX = 2_000;
@@ -46,11 +56,10 @@ const RELEASE_MS_MAX = 2_000;
 const RELEASE_SOON_MS_MAX = 300;
 
 /**
- * Runs a command under a right that is awaited, and gives the exit code: the command's own, or 128+N
- * when it, or the wait for the lock, was ended by signal N; 126 and 127 when it cannot be run. Throws
- * LockdError: what `acquire` threw, `lost`, or `failed` when the command cannot be guarded.
+ * Runs a command under a right that is awaited, and tells how that ended. Throws LockdError: what
+ * `acquire` threw, `lost`, or `failed` when the command cannot be guarded.
  */
-export async function runGuarded<H extends Held>(options: RunOptions<H>): Promise<number> {
+export async function runGuarded<H extends Held>(options: RunOptions<H>): Promise<GuardedEnd> {
   const waiting = new AbortController();
   let interruptedBy = 0;
   const interrupt = (signal: number): void => {
@@ -67,7 +76,7 @@ export async function runGuarded<H extends Held>(options: RunOptions<H>): Promis
   });
   try {
     const held = await obtain(options, child, waiting.signal);
-    if (held === null) return 128 + interruptedBy;
+    if (held === null) return bySignal(interruptedBy);
     return await runHeld(options, child, held, relay);
   } finally {
     child.abandon();
@@ -104,7 +113,7 @@ async function obtain<H extends Held>(options: RunOptions<H>, child: GuardedChil
   return held;
 }
 
-async function runHeld<H extends Held>(options: RunOptions<H>, child: GuardedChild, held: H, relay: SignalRelay): Promise<number> {
+async function runHeld<H extends Held>(options: RunOptions<H>, child: GuardedChild, held: H, relay: SignalRelay): Promise<GuardedEnd> {
   if (held.signal.aborted || held.deadline <= bootTimeMs()) {
     await releaseWithin(held, RELEASE_SOON_MS_MAX);
     throw new LockdError("lost", "start command: the lock was lost before it could start");
@@ -139,7 +148,7 @@ async function runHeld<H extends Held>(options: RunOptions<H>, child: GuardedChi
   if (lost) throw lostError(held.signal.reason, options.onLost);
   if (!released) options.warn("the lock could not be released: it ends with its duration");
   if (unguarded && options.onLost !== "ignore") throw new LockdError("failed", "guard command: the supervisor was killed, so the command was ended");
-  return exitCode(options, end, hadTerminal, relay);
+  return guardedEnd(options.argv, end, hadTerminal, relay);
 }
 
 function lostError(reason: unknown, onLost: OnLost): LockdError {
@@ -163,11 +172,11 @@ async function releaseWithin(held: Held, limitMs: number): Promise<boolean> {
   return released;
 }
 
-function exitCode(options: { argv: readonly string[]; warn(sentence: string): void }, end: ChildEnd, hadTerminal: boolean, relay: SignalRelay): number {
-  if (end.kind === "code") return end.code;
+function guardedEnd([program = ""]: readonly string[], end: ChildEnd, hadTerminal: boolean, relay: SignalRelay): GuardedEnd {
+  if (end.kind === "code") return { code: end.code, signal: null, failure: null };
   if (end.kind === "execFailed") {
-    options.warn(`cannot run ${options.argv[0] ?? ""}: ${errnoText(end.errno)}`);
-    return end.errno === ERRNO.ENOENT ? 127 : 126;
+    const missing = end.errno === ERRNO.ENOENT;
+    return { code: missing ? 127 : 126, signal: null, failure: notRun(program, end.errno) };
   }
   const byTerminal = end.signal === SIGNALS.SIGINT || end.signal === SIGNALS.SIGQUIT;
   if (hadTerminal && byTerminal && ownGroup() !== process.pid) {
@@ -175,5 +184,17 @@ function exitCode(options: { argv: readonly string[]; warn(sentence: string): vo
     relay.close();
     signalOwnGroup(end.signal);
   }
-  return 128 + end.signal;
+  return bySignal(end.signal);
+}
+
+const bySignal = (signal: number): GuardedEnd => ({ code: 128 + signal, signal, failure: null });
+
+/** What a shell would take apart, and no name of a program holds by chance. */
+const SHELL_CHARACTERS = /[\s|&;<>()$`*?"']/;
+
+function notRun(program: string, errno: number): LockdError {
+  const line = errno === ERRNO.ENOENT && SHELL_CHARACTERS.test(program);
+  return new LockdError("failed", `run command ${program}: ${errnoText(errno)}`, {
+    ...(line ? { hint: "one word after -- is one program's name; a shell line needs a shell: -- sh -c 'LINE'" } : {}),
+  });
 }

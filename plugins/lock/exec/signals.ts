@@ -2,11 +2,17 @@
  * The signals that the wrapper takes in place of its command: caught while it lives, handed to one
  * receiver that may change. Knows neither lock nor command.
  */
-import { SIGNALS, ignoreSignal, type SignalName } from "../../../src/system/process.ts";
+import { SIGNALS, defaultSignal, ignoreSignal, signalSelf, type SignalName } from "../../../src/system/process.ts";
 
 /** Those that ask a waiting program to end. */
 export const ENDING_SIGNALS: readonly SignalName[] = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"];
 const RELAYED_SIGNALS: readonly SignalName[] = [...ENDING_SIGNALS, "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT"];
+
+/** Ends this process as if it had never caught that signal, so that a shell sees what ended it. */
+export function dieOf(signal: number): void {
+  defaultSignal(signal);
+  signalSelf(signal);
+}
 
 export class SignalRelay {
   readonly #handlers = new Map<SignalName, () => void>();

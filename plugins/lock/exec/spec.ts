@@ -19,7 +19,7 @@ export const guardFlags: readonly FlagSpec[] = [
     max: 255,
     default: null,
     defaultText: "the codes of lockd",
-    help: "exit code for all failures of lockd's own, to tell them from CMD's",
+    help: "exit code for all failures of lockd's own, to tell them from CMD's; also when CMD cannot be run (else 126, 127)",
     valueName: "CODE",
   },
 ];
@@ -29,7 +29,7 @@ export const execCommand: CommandSpec = {
   group: "Locks",
   summary: "run a command while holding a lock",
   description:
-    "Waits for the lock, runs CMD, renews while it runs, passes signals on to its process group, and\n" +
+    "Waits for the lock, for a server to ask too, runs CMD, renews while it runs, passes signals on to its process group, and\n" +
     "releases when it ends; the exit code is CMD's own, 128+N when signal N ended it. CMD finds\n" +
     "LOCKD_OBJECT (one a line), LOCKD_TOKEN, LOCKD_HANDLE and LOCKD_DEADLINE (milliseconds of\n" +
     "CLOCK_BOOTTIME, of the lease at its start) in its environment.\n" +

@@ -70,7 +70,7 @@ async function acquire(signal: AbortSignal): Promise<Held> {
 }
 
 try {
-  const code = await runGuarded({
+  const end = await runGuarded({
     argv,
     onLost: fake.onLost ?? "term",
     unlockDurationMs: fake.unlockDurationMs ?? 5_000,
@@ -82,7 +82,8 @@ try {
     }),
     warn: (sentence) => process.stderr.write(`lockd: warning: ${sentence}\n`),
   });
-  process.exit(code);
+  if (end.failure !== null) process.stderr.write(`lockd: ${end.failure.message}\n`);
+  process.exit(end.code);
 } catch (error) {
   const failure = asLockdError(error);
   process.stderr.write(`lockd: ${failure.message}\n`);
