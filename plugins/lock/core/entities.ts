@@ -217,6 +217,7 @@ export class Session implements Recorded, Timed {
   /** tickets that wait or are locked, by object */
   readonly byObject = new Map<string, Ticket>();
   readonly waiting = new Set<Ticket>();
+  /** what it owns and holds; a granted detached ticket is its handle's */
   heldCount = 0;
   /** locked, owned by the session, not covered by its last keep-alive */
   readonly fresh = new OrderedTree<number, Ticket>();

@@ -131,7 +131,7 @@ export function startHolding(ticket: Ticket): void {
     if (object.firstHolder !== null) object.firstHolder.previousHolder = place;
     object.firstHolder = place;
   }
-  ticket.session.heldCount++;
+  if (!ticket.spec.detached) ticket.session.heldCount++;
 }
 
 export function stopHolding(state: TableState, ticket: Ticket): void {
@@ -144,7 +144,7 @@ export function stopHolding(state: TableState, ticket: Ticket): void {
     place.previousHolder = place.nextHolder = null;
     if (object.waiting.tickets > 0) state.scheduleWalk(object);
   }
-  ticket.session.heldCount--;
+  if (!ticket.spec.detached) ticket.session.heldCount--;
 }
 
 /** Where a waiting ticket stands: 1 is next; with several objects, where it has to wait longest. */

@@ -63,7 +63,7 @@ export function close(state: TableState, command: Command<"close">): LockAnswer 
 export function kick(state: TableState, command: Command<"kick">): LockAnswer {
   const session = state.sessions.get(command.session);
   if (session === undefined) return unknownSession(command.session);
-  const tickets = session.requests.size;
+  const tickets = session.waiting.size + session.heldCount;
   if (session.ending !== "kicked-dead") session.ending = command.dead === true ? "kicked-dead" : "kicked";
   session.endReason = forceNote(command);
   markDisconnected(state, session);
@@ -155,7 +155,7 @@ function align(state: TableState, session: Session, ticket: Ticket): void {
       makeReady(state, ticket);
       breakCycles(state, ticket);
     }
-  } else if (session.kicked) {
+  } else if (session.kicked && !ticket.spec.detached) {
     const order: ForceOrder = { reason: "kicked", note: session.endReason, dead: session.ending === "kicked-dead" };
     if (ticket.state === "locked") force(state, ticket, order);
     else if (order.dead) declareDead(state, ticket, order);

@@ -106,7 +106,8 @@ export class LockTable {
     return why(this.#state, object, options.waitersMax);
   }
 
-  sessions(options: { after: string | null; limit: number }): { sessions: SessionView[]; next: string | null } {
+  /** `nowMs` tells whose grace is over; default: the time of the last step. */
+  sessions(options: { after: string | null; limit: number; nowMs?: number }): { sessions: SessionView[]; next: string | null } {
     return listSessions(this.#state, options);
   }
 

@@ -55,20 +55,29 @@ export function viewOf(place: Place): TicketView {
   };
 }
 
-/** One page of sessions, ordered by id. */
+/** One page of sessions, ordered by id; it may be short, or empty, before the end. */
 export function listSessions(
   state: TableState,
-  options: { after: string | null; limit: number },
+  options: { after: string | null; limit: number; nowMs?: number },
 ): { sessions: SessionView[]; next: string | null } {
   const sessions: SessionView[] = [];
+  const nowMs = options.nowMs ?? state.nowMs;
   const ids = state.sessionIds;
   let node = options.after === null ? ids.first() : ids.above(options.after);
-  for (; node !== null; node = ids.next(node)) {
-    const last = sessions.at(-1);
-    if (sessions.length >= options.limit && last !== undefined) return { sessions, next: last.session };
-    sessions.push(sessionView(node.value));
+  let last: string | null = null;
+  // those that are passed over count, too: what a page costs must not depend on how many there are
+  for (let looked = 0; node !== null; node = ids.next(node), looked++) {
+    if (looked >= options.limit && last !== null) return { sessions, next: last };
+    last = node.value.id;
+    if (!isOver(node.value, nowMs)) sessions.push(sessionView(node.value));
   }
   return { sessions, next: null };
+}
+
+/** Nobody is behind it any more: it is kept for the detached locks that were asked for in it, which it does not own. */
+function isOver(session: Session, nowMs: number): boolean {
+  if (session.requests.size === 0 || session.heldCount > 0 || session.waiting.size > 0) return false;
+  return session.ending !== null || (!session.connected && session.silentAtMs <= nowMs);
 }
 
 export function statistics(state: TableState): LockStatistics {

@@ -67,7 +67,7 @@ export class LockQueries {
 
   sessions(connection: Connection, id: number, body: { after: string | null; limit: number }): void {
     this.#engine.read(
-      (table) => table.sessions(body),
+      (table, { nowMs }) => table.sessions({ ...body, nowMs }),
       ({ sessions, next }, at) => {
         answer(connection, id, "SESSIONS", { sessions: sessions.map((view) => sessionBody(view, at)), next });
       },

@@ -124,8 +124,12 @@ export class Model {
   /** One line a session. */
   sessionList(): string[] {
     return this.sessions
+      .filter((session) => {
+        const over = session.ending !== null || (!session.connected && this.nowMs >= session.heardMs + session.graceMs);
+        return !over || this.#of(session).length === 0 || this.#owned(session).length > 0;
+      })
       .map((session) => {
-        const own = this.tickets.filter((ticket) => ticket.session === session);
+        const own = this.#owned(session);
         const waiting = own.filter((ticket) => ticket.state === "waiting").length;
         return `${session.id} ${session.generation} ${session.connected} ${session.heardMs} ${own.length - waiting} ${waiting}`;
       })
@@ -282,6 +286,11 @@ export class Model {
     this.#remove(ticket);
   }
 
+  /** Once granted, a detached ticket belongs to whoever has its handle. */
+  #owned(session: ModelSession): ModelTicket[] {
+    return this.#of(session).filter((ticket) => ticket.state === "waiting" || !ticket.spec.detached);
+  }
+
   #forgetSessions(): void {
     this.sessions = this.sessions.filter((session) => {
       if (this.#of(session).length > 0) return true;
@@ -332,7 +341,7 @@ export class Model {
     if (command.kind === "kick") {
       session.ending = "kicked";
       session.connected = false;
-      const tickets = this.#of(session);
+      const tickets = this.#owned(session);
       for (const ticket of tickets) {
         if (ticket.state === "waiting") this.#fail(ticket, "cancelled", "kicked");
         else this.#force(ticket, "kicked", command.dead === true);

@@ -162,6 +162,39 @@ describe("close", () => {
   });
 });
 
+describe("the list of sessions", () => {
+  const listed = (world: World) => world.table.sessions({ after: null, limit: 10, nowMs: world.nowMs }).sessions.map(({ session, held, waiting }) => [session, held, waiting]);
+
+  test("counts no detached lock as held, and leaves out who has nothing else and is gone", () => {
+    const world = new World();
+    world.open("A", "C");
+    world.openWith("B", { graceMs: 5_000 });
+    for (const session of ["A", "B"]) world.hold(session, { objects: [session], request: "r1", detached: true, durationMs: 600_000 });
+    world.hold("C", { objects: ["c1"], request: "r1", detached: true, durationMs: 600_000 });
+    world.hold("C", { objects: ["c2"], request: "r2", durationMs: 600_000 });
+    expect(listed(world)).toEqual([["A", 0, 0], ["B", 0, 0], ["C", 1, 0]]);
+    world.step({ kind: "close", session: "A" });
+    disconnect(world, "B");
+    world.step({ kind: "close", session: "C" });
+    expect(listed(world)).toEqual([["B", 0, 0], ["C", 1, 0]]);
+    world.advance(60_000);
+    expect(listed(world)).toEqual([["C", 1, 0]]);
+    // the locks are there all the same
+    expect(world.tickets()).toHaveLength(4);
+  });
+
+  test("in pages passes over them without ending before the last", () => {
+    const world = new World();
+    world.open("A", "B", "C", "D");
+    for (const session of ["A", "B", "C"]) {
+      world.hold(session, { objects: [session], request: "r1", detached: true, durationMs: 600_000 });
+      world.step({ kind: "close", session });
+    }
+    expect(world.table.sessions({ after: null, limit: 2 })).toEqual({ sessions: [], next: "B" });
+    expect(world.table.sessions({ after: "B", limit: 2 })).toMatchObject({ sessions: [{ session: "D" }], next: null });
+  });
+});
+
 describe("kick", () => {
   test("tells the holder to leave, fails what waits, and ends the session", () => {
     const world = new World();
@@ -182,6 +215,18 @@ describe("kick", () => {
     world.advance(800);
     expect(world.effects).toEqual([expect.objectContaining({ kind: "unlocked", reason: "kicked" })]);
     expect(world.openWith("A", { generation: 1 })).toMatchObject({ kind: "opened", resumed: false });
+  });
+
+  test("leaves a detached lock to its handle, and ends what waits to become one", () => {
+    const world = new World();
+    world.open("A", "B");
+    world.hold("B", { objects: ["y"], durationMs: 600_000 });
+    const grant = world.hold("A", { objects: ["x"], request: "r1", detached: true, durationMs: 600_000 });
+    world.wait("A", { objects: ["y"], request: "r2", detached: true });
+    expect(world.step({ kind: "kick", session: "A", reason: "stuck", by: "admin" })).toEqual({ kind: "kicked", tickets: 1 });
+    expect(world.effects).toEqual([expect.objectContaining({ kind: "lockfailed", request: "r2", code: "cancelled" })]);
+    expect(world.step({ kind: "kick", session: "A", reason: "dead", by: "admin", dead: true })).toEqual({ kind: "kicked", tickets: 0 });
+    expect(world.tickets().filter(({ object }) => object === "x")).toEqual([expect.objectContaining({ state: "locked", token: grant.token })]);
   });
 
   test("of an unknown session is refused, as is everything else of one", () => {
