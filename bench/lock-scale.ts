@@ -3,6 +3,7 @@
  * that end in one second. No peer; a bystander with an unrelated lock tells how long single operations
  * take meanwhile. Every round starts a server of its own.
  */
+import { TICKETS_PER_SESSION_MAX } from "../plugins/lock/options.ts";
 import { connect, type LockdClient } from "../src/client/client.ts";
 import { assert } from "../src/errors.ts";
 import { describeMachine } from "./lib/machine.ts";
@@ -65,7 +66,8 @@ async function measureRound(stage: Stage, options: Options): Promise<Numbers> {
 
 /** Few sessions take many objects, list them, and give them back. */
 async function measureHeld(server: LockdServer, bystander: Bystander, options: Options, numbers: Numbers): Promise<void> {
-  const clients = await Promise.all(Array.from({ length: options.sessions }, () => connect({ servers: [server.address] })));
+  const sessions = Math.max(options.sessions, Math.ceil(options.held / TICKETS_PER_SESSION_MAX));
+  const clients = await Promise.all(Array.from({ length: sessions }, () => connect({ servers: [server.address] })));
   const before = await residentBytes(server.process.pid);
   bystander.enter("locking");
   const lockSeconds = await timeSeconds(async () => {
