@@ -54,18 +54,20 @@ type Cause = { kind: "signal"; name: "SIGTERM" | "SIGINT" } | { kind: "failure";
  */
 export async function runServer(options: RunOptions): Promise<number> {
   const settings = readSettings(options.config);
-  if (settings.readyFd !== null) checkReadyFd(settings.readyFd);
-  const security = readSecurity(options.config);
-  const exposed = await checkExposure(settings, security);
   const colour = settings.log.file === null && colourWanted(isTerminal(2), options.environment);
   const logging = openLogging({ ...settings.log, paint: colour ? "coloured" : "plain" });
-  if (exposed.length > 0) logging.logger.warn("reachable-without-authentication", { options: exposed.join(" ") });
   try {
+    if (settings.readyFd !== null) checkReadyFd(settings.readyFd);
+    const security = readSecurity(options.config);
+    const exposed = await checkExposure(settings, security);
+    if (exposed.length > 0) logging.logger.warn("reachable-without-authentication", { options: exposed.join(" ") });
     return await new ServerProcess(options, settings, security, logging).run();
   } catch (error) {
     const reason = asLockdError(error);
-    // whoever started it reads the error on standard error; a log file has to hold it as well
-    if (settings.log.file !== null) logging.logger.error("start-failed", { error: reason.message, hint: reason.hint });
+    // whoever started it reads the error on standard error; a log file, and who reads the log as JSON, need it as well
+    if (settings.log.file !== null || settings.log.format === "json") {
+      logging.logger.error("start-failed", { error: reason.message, hint: reason.hint, code: reason.code, exitCode: reason.exitCode });
+    }
     throw reason;
   } finally {
     await logging.flush(FLUSH_MS);

@@ -72,7 +72,7 @@ describe("a start that fails", () => {
     expect(await server.exited).toBe(1);
     expect(server.errors).toEqual(["lockd: start plugin second: no room"]);
     expect(server.said).toEqual(["first set up", "third set up", "first started", "third stopped", "second stopped", "first stopped"]);
-    expect(messages(server)).toEqual(["starting"]);
+    expect(messages(server)).toEqual(["starting", "start-failed"]);
   });
 
   test("in a plugin's setup: a configuration error", async () => {
@@ -111,6 +111,19 @@ describe("a start that fails", () => {
     expect(await server.exited).toBe(1);
     expect(jsonLines(file).at(-1)).toMatchObject({ level: "error", msg: "start-failed", error: "start plugin second: no room" });
     expect(server.errors).toEqual(["lockd: start plugin second: no room"]);
+  });
+
+  test("is a line of the log when that is JSON, beside the sentence for people", async () => {
+    for (const [settings, expected] of [
+      [{ "log-format": "json", listen: "0.0.0.0:0" }, { code: "config", exitCode: 78, error: expect.stringContaining("can be reached"), hint: expect.stringContaining("--insecure") }],
+      [{ "log-format": "text", listen: "0.0.0.0:0" }, null],
+    ] as const) {
+      const server = kit.start({ settings });
+      expect(await server.exited).toBe(78);
+      expect(server.errors[0]).toStartWith("lockd: ");
+      const lines = server.log.filter(({ msg }) => msg === "start-failed");
+      expect(lines).toEqual(expected === null ? [] : [expect.objectContaining({ level: "error", ...expected })]);
+    }
   });
 
   test.each(["listen", "http"])("because --%s can be reached by other machines: nothing is opened", async (option) => {
