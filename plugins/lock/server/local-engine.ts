@@ -23,7 +23,7 @@ const WAITING_HIGH = 4_096;
 /** … and before requests are refused: many senders, each a little over. */
 const WAITING_MAX = 131_072;
 /** Outcomes for which an idle disk is started before the whole burst was read. */
-const EARLY_BATCH = 16;
+const EARLY_BATCH = 32;
 /** Queries that are evaluated for one batch: a result may be a whole page and is kept until it is durable. */
 const READS_PER_BATCH_MAX = 16;
 
