@@ -156,7 +156,9 @@ export async function* observeLeader(source: LeaderSource, name: string, signal:
   }
 }
 
-const isNotReady = (error: unknown): boolean => error instanceof LockdError && error.code === "unavailable";
+/** Not done, or not known to be done: to ask again does no harm here. */
+const isNotReady = (error: unknown): boolean =>
+  error instanceof LockdError && (error.code === "unavailable" || error.code === "unknown");
 
 /** Another try at a server, after the time for one that is there but not ready. What fails shows by that try. */
 export async function retryLater(connect: () => Promise<void>, timers: Pick<Timers, "after">, signal: AbortSignal): Promise<void> {

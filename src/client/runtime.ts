@@ -4,7 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Clock, Timer, Timers } from "../clock/clock.ts";
-import { LockdError } from "../errors.ts";
+import { asLockdError, LockdError } from "../errors.ts";
 import type { ClientSecurity } from "../security/client-security.ts";
 import type { Body, Frame } from "../wire/types.ts";
 import type { Channel, ClientIdentity } from "./channel.ts";
@@ -170,16 +170,21 @@ export class Runtime {
     return answer;
   }
 
-  /** For what may be done twice without harm: asked again when the connection breaks, within the time of one request. */
+  /**
+   * For what may be done twice without harm: asked again when the connection breaks, within the time of one
+   * request. When it was sent and no server answered in all that time, the outcome is `unknown`.
+   */
   async askAgain(type: RequestType, body: () => Body): Promise<Body> {
     const untilMs = this.leaseClock.fresh() + this.#requestTimeoutMs;
+    let broken: ConnectionBrokenError | null = null;
     for (;;) {
       try {
+        if (broken !== null) await this.link.connect(Math.max(0, untilMs - this.leaseClock.fresh()));
         return await this.ask(type, body());
       } catch (error) {
-        const leftMs = untilMs - this.leaseClock.fresh();
-        if (!(error instanceof ConnectionBrokenError) || leftMs < RETRY_MS_MIN) throw error;
-        await this.link.connect(leftMs);
+        if (error instanceof ConnectionBrokenError) broken = error;
+        else throw broken !== null && asLockdError(error).code === "unavailable" ? outcomeUnknown(type, broken) : error;
+        if (untilMs - this.leaseClock.fresh() < RETRY_MS_MIN) throw outcomeUnknown(type, broken);
       }
     }
   }

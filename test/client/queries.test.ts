@@ -156,6 +156,13 @@ describe("by handle", () => {
     expect(await client.unlockHandle("h")).toEqual({ token: null, held: true });
     expect(server.of("UNLOCK")).toHaveLength(2);
   });
+
+  test("an unlock or a renewal that was sent and never answered may have been done: unknown, exit code 1", async () => {
+    await begin({ UNLOCK: () => undefined, RENEW: () => undefined }, { requestTimeoutMs: 60 });
+    expect(await rejection(client.unlockHandle("h"))).toMatchObject({ code: "unknown", exitCode: 1, retryable: false });
+    expect(await rejection(client.renewHandle("h"))).toMatchObject({ code: "unknown", exitCode: 1 });
+    expect(server.of("UNLOCK").length).toBeGreaterThan(0);
+  });
 });
 
 describe("waitFree", () => {

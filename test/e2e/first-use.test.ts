@@ -206,6 +206,22 @@ describe("on a terminal", () => {
     holder.closeStdin();
   });
 
+  test("a lock held by a job in the background is kept past its duration, and given back by TERM", async () => {
+    const terminal = new Terminal(["bash", "--noprofile", "--norc", "-i"], { PS1: "ready> " });
+    try {
+      await terminal.shows("ready> ");
+      terminal.type('"$BIN" lock behind --hold --duration 500ms --unlock-duration 500ms > /dev/null &\n');
+      await eventually("it is held", async () => (await world.ticketsOf("behind")).length === 1);
+      const [first] = await world.ticketsOf("behind");
+      await Bun.sleep(1500);
+      expect((await world.ticketsOf("behind"))[0]).toMatchObject({ state: "locked", token: first?.["token"] });
+      terminal.type("kill $!\n");
+      await eventually("it is given back", async () => (await world.ticketsOf("behind")).length === 0);
+    } finally {
+      await terminal.close();
+    }
+  });
+
   test("Ctrl-C ends the loop of an interactive shell around it: 130", async () => {
     const terminal = new Terminal(["bash", "--noprofile", "--norc", "-i"], { PS1: "ready> " });
     try {

@@ -2,7 +2,7 @@
  * `lockd lock OBJECT…`: takes a lock and prints its handle and token. Detached it lives by itself;
  * with --hold this process keeps it until a signal, or until stdin closes where that means something.
  */
-import { fstatSync } from "node:fs";
+import { fstatSync, readFileSync } from "node:fs";
 import { constants } from "node:os";
 import { formatIso } from "../../../src/cli/format.ts";
 import type { CommandContext } from "../../../src/cli/types.ts";
@@ -70,14 +70,29 @@ async function holdUntil(client: LockdClient, lock: Lock, ended: PromiseWithReso
   return reason === "stdin" ? 0 : signalCode(reason);
 }
 
-/** A pipe or a terminal closes when whoever started us is done; /dev/null and files say nothing. */
+/**
+ * A pipe or a terminal closes when whoever started us is done; /dev/null and files say nothing. A job in
+ * the background must not read its terminal: it would be stopped, and lose the lock in silence.
+ */
 function stdinCanClose(): boolean {
-  if (isTerminal(0)) return true;
+  if (isTerminal(0)) return inForeground();
   try {
     const status = fstatSync(0);
     return status.isFIFO() || status.isSocket();
   } catch {
     return false;
+  }
+}
+
+/** Whether this process belongs to the group that its terminal listens to; where the kernel does not tell: yes. */
+function inForeground(): boolean {
+  try {
+    const status = readFileSync("/proc/self/stat", "latin1");
+    // behind the name in parentheses: state, parent, process group, session, terminal, the terminal's group
+    const fields = status.slice(status.lastIndexOf(")") + 2).split(" ");
+    return fields[2] === fields[5];
+  } catch {
+    return true;
   }
 }
 
