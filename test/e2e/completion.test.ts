@@ -72,12 +72,20 @@ for (const name of SHELLS) {
     });
 
     test("a session", async () => {
-      const { stdout } = await server.run(["sessions", "--json"]);
-      const ids = stdout.trimEnd().split("\n").map((line) => JSON.parse(line).session);
-      // one that begins with a dash would be a flag
-      const id = String(ids.find((one) => !String(one).startsWith("-")));
-      const words = ["lockd", "kick", id];
-      expect(await patiently(shell, `lockd kick ${id.slice(0, 8)}\t`, words)).toEqual(words);
+      const holder = server.spawn(["lock", `zz-${name}`, "--hold"]);
+      try {
+        let id = "";
+        await eventually("its session is known", async () => {
+          const [line = ""] = (await server.run(["sessions", "--json"])).stdout.split("\n");
+          if (line !== "") id = String(JSON.parse(line).session);
+          return id !== "";
+        });
+        const words = ["lockd", "kick", id];
+        expect(await patiently(shell, `lockd kick ${id.slice(0, 8)}\t`, words)).toEqual(words);
+      } finally {
+        holder.kill("SIGTERM");
+        await holder.exited;
+      }
     });
 
     test("what follows -- by the completion of that command", async () => {

@@ -97,7 +97,7 @@ describe("list and why", () => {
     const waiting = await world.waiter("table", "--shared");
     const lines = output(await world.run("list", "table")).trimEnd().split("\n");
     const column = lines[0]?.indexOf("STATE") ?? -1;
-    expect(lines[0]).toMatch(/^OBJECT +STATE +MODE +HOLDER +PID +PROGRAM +TOKEN +FOR +LEFT +POS$/);
+    expect(lines[0]).toMatch(/^OBJECT +STATE +MODE +HOLDER +PID +PROGRAM +TOKEN +FOR +LEFT +POS +VALUE$/);
     expect(lines.map((line) => line.slice(column).split(" ")[0])).toEqual(["STATE", "locked", "waiting"]);
     expect(lines[1]).toContain(` ${held.pid} `);
     expect(lines[2]).toMatch(new RegExp(` ${waiting.pid} .* 1$`));
