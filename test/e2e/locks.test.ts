@@ -100,7 +100,7 @@ describe("list and why", () => {
     expect(lines[0]).toMatch(/^OBJECT +STATE +MODE +HOLDER +PID +PROGRAM +TOKEN +FOR +LEFT +POS +VALUE$/);
     expect(lines.map((line) => line.slice(column).split(" ")[0])).toEqual(["STATE", "locked", "waiting"]);
     expect(lines[1]).toContain(` ${held.pid} `);
-    expect(lines[2]).toMatch(new RegExp(` ${waiting.pid} .* 1$`));
+    expect(lines[2]).toMatch(new RegExp(` ${waiting.pid} .* 1 +-$`));
     const why = output(await world.run("why", "table"));
     expect(why).toContain(`pid ${held.pid}`);
     expect(why).toContain(`token ${held.lock.token}`);
