@@ -15,7 +15,7 @@ export const lockOptions: readonly OptionSpec[] = [
   limit("tickets-max", 2_000_000, "tickets, held and waiting, at one time"),
   limit("tickets-per-session-max", TICKETS_PER_SESSION_MAX, "tickets that one session may have", TICKETS_PER_SESSION_MAX),
   limit("waiters-per-object-max", 200_000, "tickets that may wait for one object"),
-  limit("sessions-max", 100_000, "sessions at one time"),
+  limit("sessions-max", 250_000, "sessions at one time"),
   limit("history-max", 10_000, "events kept for `lockd events`, `lockd why` and watchers"),
 ];
 
