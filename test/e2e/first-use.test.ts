@@ -213,7 +213,12 @@ describe("on a terminal", () => {
       terminal.type('"$BIN" lock behind --hold --duration 500ms --unlock-duration 500ms > /dev/null &\n');
       await eventually("it is held", async () => (await world.ticketsOf("behind")).length === 1);
       const [first] = await world.ticketsOf("behind");
-      await Bun.sleep(1500);
+      // what is typed makes the terminal readable: a job in the background that reads it is stopped by the kernel
+      for (let line = 1; line <= 5; line += 1) {
+        terminal.type(`echo typed-$((40+${line}))\n`);
+        await terminal.shows(`typed-${40 + line}`);
+        await Bun.sleep(300);
+      }
       expect((await world.ticketsOf("behind"))[0]).toMatchObject({ state: "locked", token: first?.["token"] });
       terminal.type("kill $!\n");
       await eventually("it is given back", async () => (await world.ticketsOf("behind")).length === 0);
